@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Batches. The requests of one submission that go in one direction become one job. Whoever comes
+ * first runs it: a worker, or the thread that waits for the events.
+ */
+#include "context.h"
+#include "io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CAPACITY 65536u
+
+/* One submission in one direction. */
+struct group {
+	struct pl_task task; /* first: workers are given it */
+	struct peerlane_batch *batch;
+	struct group *next;
+	bool started;	    /* by a worker or a waiting thread; under the batch's lock */
+	unsigned int users; /* threads that may still touch it; freed at 0 */
+	struct pl_job job;
+	unsigned int nr;
+	struct pl_op *ops;
+	struct pl_seg *segs;
+	struct pl_buffer **bufs;
+};
+
+struct peerlane_batch {
+	struct peerlane *ctx;
+	unsigned int capacity;
+	pthread_mutex_t lock; /* guards all below; taken inside a job's lock */
+	pthread_cond_t done;
+	unsigned int in_flight;
+	unsigned int head, nr_events;
+	struct peerlane_event *events; /* a ring of @capacity */
+	struct group *groups;
+};
+
+int peerlane_batch_create(struct peerlane *ctx, unsigned int capacity, struct peerlane_batch **out)
+{
+	struct peerlane_batch *b;
+	pthread_condattr_t attr;
+	int err = pl_context_check(ctx);
+
+	if (err)
+		return err;
+	if (!out || !capacity || capacity > MAX_CAPACITY)
+		return pl_fail(-EINVAL, "a batch holds 1 to %u requests, not %u", MAX_CAPACITY,
+			       capacity);
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return pl_fail(-ENOMEM, "no memory for a batch");
+	b->events = calloc(capacity, sizeof(b->events[0]));
+	if (!b->events) {
+		free(b);
+		return pl_fail(-ENOMEM, "no memory for a batch");
+	}
+	b->ctx = ctx;
+	b->capacity = capacity;
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&b->done, &attr);
+	pthread_condattr_destroy(&attr);
+	pl_stat_add(&pl_ctx_stats(ctx)->batches, 1);
+	*out = b;
+	return 0;
+}
+
+static void group_free(struct group *g)
+{
+	pl_job_fini(&g->job);
+	free(g->ops);
+	free(g->segs);
+	free(g->bufs);
+	free(g);
+}
+
+/* One thread less has to do with @g. Batch lock held. */
+static void group_put(struct peerlane_batch *b, struct group *g)
+{
+	if (--g->users)
+		return;
+	for (struct group **p = &b->groups; *p; p = &(*p)->next) {
+		if (*p == g) {
+			*p = g->next;
+			break;
+		}
+	}
+	group_free(g);
+	pthread_cond_broadcast(&b->done);
+}
+
+/* A request has its outcome; the job's lock is held. */
+static void request_done(struct pl_job *job, struct pl_op *op)
+{
+	struct group *g = op->arg;
+	struct peerlane_batch *b = g->batch;
+	struct peerlane_event e = { .cookie = op->cookie,
+				    .result = pl_op_result(op),
+				    .cuda = op->cuda };
+
+	pl_stats_request(&job->ctx->stats, job->op, op->asked, e.result,
+			 pl_now_ns() - op->start_ns);
+	if (e.result == -ECANCELED)
+		pl_stat_add(&pl_ctx_stats(job->ctx)->cancelled, 1);
+	pl_stat_sub(&pl_ctx_stats(job->ctx)->in_flight, 1);
+	pl_buffer_put(g->bufs[op - g->ops]);
+	pl_file_put(op->file);
+	pthread_mutex_lock(&b->lock);
+	b->events[(b->head + b->nr_events++) % b->capacity] = e;
+	b->in_flight--;
+	pthread_cond_broadcast(&b->done);
+	pthread_mutex_unlock(&b->lock);
+}
+
+/* Becomes the one who runs @g, or not. Batch lock held. */
+static bool group_start(struct group *g)
+{
+	if (g->started)
+		return false;
+	g->started = true;
+	return true;
+}
+
+/* In a worker. */
+static void group_task(struct pl_task *task)
+{
+	struct group *g = (struct group *)task;
+	struct peerlane_batch *b = g->batch;
+	bool mine;
+
+	pthread_mutex_lock(&b->lock);
+	mine = group_start(g);
+	pthread_mutex_unlock(&b->lock);
+	if (mine)
+		pl_job_run(&g->job);
+	pthread_mutex_lock(&b->lock);
+	group_put(b, g);
+	pthread_mutex_unlock(&b->lock);
+}
+
+/* --- submission --- */
+
+static struct group *group_alloc(struct peerlane_batch *b, unsigned int nr)
+{
+	struct group *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	g->batch = b;
+	g->ops = calloc(nr, sizeof(g->ops[0]));
+	g->segs = calloc(nr, sizeof(g->segs[0]));
+	g->bufs = calloc(nr, sizeof(g->bufs[0]));
+	if (g->ops && g->segs && g->bufs)
+		return g;
+	free(g->ops);
+	free(g->segs);
+	free(g->bufs);
+	free(g);
+	return NULL;
+}
+
+/* Undoes the references of a group that was never submitted, and frees it. */
+static void group_undo(struct group *g)
+{
+	for (unsigned int i = 0; i < g->nr; i++) {
+		pl_buffer_put(g->bufs[i]);
+		pl_file_put(g->ops[i].file);
+	}
+	free(g->ops);
+	free(g->segs);
+	free(g->bufs);
+	free(g);
+}
+
+/* Adds request @io, which is number @i of the submission. */
+static int group_add(struct group *g, const struct peerlane_io *io, unsigned int i)
+{
+	struct peerlane *ctx = g->batch->ctx;
+	struct pl_op *op = &g->ops[g->nr];
+	struct peerlane_error_info info = { .size = sizeof(info) };
+	int err;
+
+	if (!io->file || !io->addr || io->op > PEERLANE_WRITE || (io->flags & ~PEERLANE_DURABLE))
+		return pl_fail(-EINVAL, "request %u: %s", i,
+			       !io->file		 ? "the file is NULL"
+			       : !io->addr		 ? "the memory address is NULL"
+			       : io->op > PEERLANE_WRITE ? "unknown operation"
+							 : "unknown flags");
+	if (io->file->ctx != ctx)
+		return pl_fail(-EINVAL, "request %u: the file is of another context", i);
+	err = pl_io_check(io->file, io->op, io->bytes, io->offset);
+	if (err)
+		goto err_say;
+	*op = (struct pl_op){ .file = io->file,
+			      .asked = io->bytes,
+			      .bytes = io->bytes,
+			      .flags = io->flags,
+			      .cookie = io->cookie,
+			      .done = request_done,
+			      .arg = g,
+			      .start_ns = pl_now_ns() };
+	err = pl_io_segment(ctx, &g->segs[g->nr], op, io->addr, io->bytes, io->offset,
+			    &g->bufs[g->nr]);
+	if (err) {
+		pl_file_put(io->file);
+		goto err_say;
+	}
+	if (io->op == PEERLANE_READ && io->bytes > 64 * 1024)
+		op->bytes = g->segs[g->nr].bytes = pl_io_until_end(io->file, io->bytes, io->offset);
+	g->nr++;
+	return 0;
+
+err_say:
+	peerlane_error(&info);
+	return pl_fail_gpu(err, info.cuda, "request %u: %s", i, info.text);
+}
+
+/* Requests in two groups by direction; none when one is malformed. */
+static int sort_requests(struct peerlane_batch *b, const struct peerlane_io *io, unsigned int nr,
+			 struct group *groups[2])
+{
+	int err = 0;
+
+	groups[0] = group_alloc(b, nr);
+	groups[1] = group_alloc(b, nr);
+	if (!groups[0] || !groups[1])
+		err = pl_fail(-ENOMEM, "no memory for the requests");
+	for (unsigned int i = 0; i < nr && !err; i++)
+		err = group_add(groups[io[i].op == PEERLANE_WRITE], &io[i], i);
+	for (int d = 0; d < 2 && !err; d++)
+		if (groups[d]->nr)
+			err = pl_job_init(&groups[d]->job, b->ctx, (enum peerlane_op)d,
+					  groups[d]->ops, groups[d]->nr, groups[d]->segs,
+					  groups[d]->nr);
+	if (!err)
+		return 0;
+	for (int d = 0; d < 2; d++)
+		if (groups[d])
+			group_undo(groups[d]);
+	return err;
+}
+
+/* Requests of no bytes are done before the job starts. */
+static void finish_empty(struct group *g)
+{
+	pthread_mutex_lock(&g->job.lock);
+	for (unsigned int i = 0; i < g->nr; i++)
+		if (!g->ops[i].units_left)
+			request_done(&g->job, &g->ops[i]);
+	pthread_mutex_unlock(&g->job.lock);
+}
+
+static void launch(struct peerlane_batch *b, struct group *g)
+{
+	pl_stat_add(&pl_ctx_stats(b->ctx)->in_flight, g->nr);
+	pthread_mutex_lock(&b->lock);
+	g->users = 2; /* the task, and us */
+	g->next = b->groups;
+	b->groups = g;
+	pthread_mutex_unlock(&b->lock);
+	finish_empty(g);
+	g->task.run = group_task;
+	if (pl_task_post(b->ctx, &g->task))
+		group_task(&g->task);
+	pthread_mutex_lock(&b->lock);
+	group_put(b, g);
+	pthread_mutex_unlock(&b->lock);
+}
+
+int peerlane_batch_submit(struct peerlane_batch *b, const struct peerlane_io *io, unsigned int nr)
+{
+	struct group *groups[2];
+	bool room;
+	int err;
+
+	if (!b || (nr && !io))
+		return pl_fail(-EINVAL, "the %s is NULL", b ? "request array" : "batch");
+	err = pl_context_check(b->ctx);
+	if (err || !nr)
+		return err;
+	pthread_mutex_lock(&b->lock);
+	room = nr <= b->capacity - b->in_flight - b->nr_events;
+	if (room)
+		b->in_flight += nr;
+	pthread_mutex_unlock(&b->lock);
+	if (!room)
+		return pl_fail(nr > b->capacity ? -EINVAL : -EAGAIN,
+			       "%u requests do not fit: the batch holds %u", nr, b->capacity);
+	err = sort_requests(b, io, nr, groups);
+	if (err) {
+		pthread_mutex_lock(&b->lock);
+		b->in_flight -= nr;
+		pthread_mutex_unlock(&b->lock);
+		return err;
+	}
+	for (int d = 0; d < 2; d++) {
+		if (groups[d]->nr)
+			launch(b, groups[d]);
+		else
+			group_undo(groups[d]);
+	}
+	return 0;
+}
+
+/* --- waiting, cancelling, destroying --- */
+
+static unsigned int collect(struct peerlane_batch *b, struct peerlane_event *events,
+			    unsigned int max)
+{
+	unsigned int n = 0;
+
+	while (n < max && b->nr_events) {
+		events[n++] = b->events[b->head];
+		b->head = (b->head + 1) % b->capacity;
+		b->nr_events--;
+	}
+	return n;
+}
+
+/* Runs a group nobody has started, in this thread. Batch lock held, dropped meanwhile. */
+static bool run_one(struct peerlane_batch *b)
+{
+	struct group *g;
+
+	for (g = b->groups; g; g = g->next)
+		if (group_start(g))
+			break;
+	if (!g)
+		return false;
+	g->users++;
+	pthread_mutex_unlock(&b->lock);
+	pl_job_run(&g->job);
+	pthread_mutex_lock(&b->lock);
+	group_put(b, g);
+	return true;
+}
+
+static struct timespec after(const struct timespec *timeout)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += timeout->tv_sec;
+	t.tv_nsec += timeout->tv_nsec;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_nsec -= 1000000000;
+		t.tv_sec++;
+	}
+	return t;
+}
+
+int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
+			struct peerlane_event *events, unsigned int max_nr,
+			const struct timespec *timeout)
+{
+	struct timespec until = { .tv_sec = 0 };
+	unsigned int n = 0;
+	int err;
+
+	if (!b || (max_nr && !events) || min_nr > max_nr)
+		return pl_fail(-EINVAL, !b		  ? "the batch is NULL"
+					: min_nr > max_nr ? "min_nr is larger than max_nr"
+							  : "the event array is NULL");
+	if (timeout &&
+	    (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000))
+		return pl_fail(-EINVAL, "the time-out is not a valid time");
+	err = pl_context_check(b->ctx);
+	if (err)
+		return err;
+	if (timeout)
+		until = after(timeout);
+	pthread_mutex_lock(&b->lock);
+	for (;;) {
+		n += collect(b, events + n, max_nr - n);
+		if (n >= min_nr || !b->in_flight)
+			break;
+		/* With a bound on the time the work is left to the workers. */
+		if (!timeout) {
+			if (!run_one(b))
+				pthread_cond_wait(&b->done, &b->lock);
+		} else if (pthread_cond_timedwait(&b->done, &b->lock, &until) == ETIMEDOUT) {
+			n += collect(b, events + n, max_nr - n);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&b->lock);
+	return (int)n;
+}
+
+int peerlane_batch_cancel(struct peerlane_batch *b)
+{
+	struct group *g, *next;
+	unsigned int n = 0;
+	int err;
+
+	if (!b)
+		return pl_fail(-EINVAL, "the batch is NULL");
+	err = pl_context_check(b->ctx);
+	if (err)
+		return err;
+	pthread_mutex_lock(&b->lock);
+	for (g = b->groups; g; g = g->next)
+		g->users++;
+	/* Nothing is taken out of the list while we hold a reference to its members; new ones
+	 * come in at the front. */
+	g = b->groups;
+	while (g) {
+		pthread_mutex_unlock(&b->lock);
+		n += pl_job_cancel(&g->job);
+		pthread_mutex_lock(&b->lock);
+		next = g->next;
+		group_put(b, g);
+		g = next;
+	}
+	pthread_mutex_unlock(&b->lock);
+	return (int)n;
+}
+
+void peerlane_batch_destroy(struct peerlane_batch *b)
+{
+	if (!b)
+		return;
+	if (!pl_context_check(b->ctx)) {
+		peerlane_batch_cancel(b);
+		pthread_mutex_lock(&b->lock);
+		while (b->groups)
+			if (!run_one(b))
+				pthread_cond_wait(&b->done, &b->lock);
+		pthread_mutex_unlock(&b->lock);
+		pl_stat_sub(&pl_ctx_stats(b->ctx)->batches, 1);
+		pthread_cond_destroy(&b->done);
+		pthread_mutex_destroy(&b->lock);
+	}
+	free(b->events);
+	free(b);
+}

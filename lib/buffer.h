@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Registered buffers, and the question every request asks: what memory is this? */
+#ifndef PL_BUFFER_H
+#define PL_BUFFER_H
+
+#include "gpu.h"
+
+#include <pthread.h>
+
+struct peerlane;
+
+struct pl_buffer {
+	uintptr_t addr;
+	size_t bytes;
+	struct pl_mem mem;
+	unsigned int users; /* requests in flight on it; atomic */
+};
+
+struct pl_buffers {
+	pthread_rwlock_t lock;	 /* guards the array, not the users counts */
+	struct pl_buffer **list; /* sorted by address; of two with one base there is never a pair */
+	unsigned int nr;	 /* also read without the lock, to skip an empty table */
+	unsigned int room;
+	size_t longest; /* of all ever registered: bounds the backward search */
+};
+
+int pl_buffers_init(struct pl_buffers *b);
+void pl_buffers_fini(struct pl_buffers *b);
+
+/*
+ * What [addr, addr + bytes) is. @buf receives the registered buffer it lies in, with a reference
+ * (pl_buffer_put()), or NULL. -EINVAL NULL address; -EOVERFLOW; -ERANGE; -EFAULT; -EREMOTEIO.
+ */
+int pl_buffer_resolve(struct peerlane *ctx, const void *addr, size_t bytes, struct pl_mem *mem,
+		      struct pl_buffer **buf);
+void pl_buffer_put(struct pl_buffer *buf);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Asks the kernel how much of a file range is in the page cache, the cheapest way it has. */
+#ifndef PL_CACHE_H
+#define PL_CACHE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Bytes of [offset, offset + bytes) in the page cache (a guess where the kernel only answers for
+ * one byte); -1 if it does not tell. @fd must be open for reading through the page cache. */
+int64_t pl_cache_resident(int fd, off_t offset, size_t bytes);
+
+#endif

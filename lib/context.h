@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* The context: what peerlane_open() makes and every other object belongs to. */
+#ifndef PL_CONTEXT_H
+#define PL_CONTEXT_H
+
+#include "buffer.h"
+#include "error.h"
+#include "gpu.h"
+#include "lane.h"
+#include "stats.h"
+#include "window.h"
+#include "worker.h"
+
+#include <peerlane/peerlane.h>
+#include <pthread.h>
+
+struct pl_stream; /* stream.c */
+
+struct peerlane {
+	struct peerlane_options opt; /* with all defaults filled in */
+	struct pl_gpu *gpu;
+	char gpu_why[160]; /* why a better back end was passed over; empty if none was */
+	uint32_t *alive;   /* 1; the kernel zeroes the page in a forked child */
+	struct pl_stats stats;
+	struct pl_buffers buffers;
+	struct pl_pool pool;
+	struct pl_workers workers;
+	const char *ring_why; /* why io_uring is not used; NULL when it is */
+	struct pl_rates rates;
+
+	pthread_mutex_t files_lock; /* guards the two lists */
+	struct peerlane_file *files;
+	struct peerlane_file *dead; /* closed, kept so that a stale handle is noticed */
+	unsigned int nr_dead;
+
+	pthread_mutex_t streams_lock; /* guards streams */
+	struct pl_stream *streams;
+};
+
+/* -EOWNERDEAD in a forked child, -EINVAL for NULL, else 0. */
+int pl_context_check(const struct peerlane *ctx);
+
+/* One line to the log hook, if @level is wanted. */
+void pl_log(struct peerlane *ctx, int level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static inline struct peerlane_stats *pl_ctx_stats(struct peerlane *ctx)
+{
+	return &ctx->stats.page->stats;
+}
+
+uint64_t pl_now_ns(void);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The part of the CUDA driver API that Peerlane calls, found with dlopen() at run time. Types are
+ * our own; only the binary interface is NVIDIA's.
+ */
+#ifndef PL_CUDA_API_H
+#define PL_CUDA_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint64_t pl_cu_ptr; /* CUdeviceptr */
+
+enum {
+	PL_CU_OK = 0,
+	PL_CU_INVALID_VALUE = 1,
+	PL_CU_OUT_OF_MEMORY = 2,
+	PL_CU_NOT_INITIALIZED = 3,
+	PL_CU_DEINITIALIZED = 4,
+	PL_CU_NO_DEVICE = 100,
+	PL_CU_INVALID_CONTEXT = 201,
+	PL_CU_ALREADY_REGISTERED = 712,
+	PL_CU_NOT_READY = 600,
+	PL_CU_ILLEGAL_ADDRESS = 700,
+	PL_CU_NOT_PERMITTED = 800,
+	PL_CU_NOT_SUPPORTED = 801,
+};
+
+/* cuPointerGetAttributes() */
+enum {
+	PL_CU_PTR_CONTEXT = 1,
+	PL_CU_PTR_MEMORY_TYPE = 2,
+	PL_CU_PTR_IS_MANAGED = 8,
+	PL_CU_PTR_DEVICE_ORDINAL = 9,
+	PL_CU_PTR_RANGE_START = 11,
+	PL_CU_PTR_RANGE_SIZE = 12,
+};
+
+enum {
+	PL_CU_MEM_HOST = 1,
+	PL_CU_MEM_DEVICE = 2,
+};
+
+/* cuDeviceGetAttribute() */
+enum {
+	PL_CU_DEV_ASYNC_ENGINES = 40,
+	PL_CU_DEV_UNIFIED_ADDRESSING = 41,
+	PL_CU_DEV_READ_ONLY_REGISTER = 113,
+	PL_CU_DEV_NUMA_ID = 134,
+	PL_CU_DEV_HOST_NUMA_ID = 134,
+};
+
+#define PL_CU_HOST_ALLOC_PORTABLE 0x1u
+#define PL_CU_HOST_ALLOC_DEVICEMAP 0x2u
+#define PL_CU_REGISTER_PORTABLE 0x1u
+#define PL_CU_REGISTER_READ_ONLY 0x8u
+#define PL_CU_STREAM_NON_BLOCKING 0x1u
+#define PL_CU_EVENT_NO_TIMING 0x2u
+#define PL_CU_WAIT_GEQ 0x0u
+
+/*
+ * X(member, symbol, arguments, required). Names are those of the binary interface since CUDA 12.
+ */
+#define PL_CUDA_FUNCTIONS(X)                                                                       \
+	X(init, "cuInit", (unsigned int), 1)                                                       \
+	X(driver_version, "cuDriverGetVersion", (int *), 1)                                        \
+	X(error_name, "cuGetErrorName", (int, const char **), 1)                                   \
+	X(device_count, "cuDeviceGetCount", (int *), 1)                                            \
+	X(device_get, "cuDeviceGet", (int *, int), 1)                                              \
+	X(device_name, "cuDeviceGetName", (char *, int, int), 1)                                   \
+	X(device_pci, "cuDeviceGetPCIBusId", (char *, int, int), 1)                                \
+	X(device_memory, "cuDeviceTotalMem_v2", (size_t *, int), 1)                                \
+	X(device_attribute, "cuDeviceGetAttribute", (int *, int, int), 1)                          \
+	X(primary_retain, "cuDevicePrimaryCtxRetain", (void **, int), 1)                           \
+	X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int), 1)                               \
+	X(ctx_create, "cuCtxCreate_v2", (void **, unsigned int, int), 1)                           \
+	X(ctx_destroy, "cuCtxDestroy_v2", (void *), 1)                                             \
+	X(ctx_push, "cuCtxPushCurrent_v2", (void *), 1)                                            \
+	X(ctx_pop, "cuCtxPopCurrent_v2", (void **), 1)                                             \
+	X(ctx_current, "cuCtxGetCurrent", (void **), 1)                                            \
+	X(ctx_priorities, "cuCtxGetStreamPriorityRange", (int *, int *), 1)                        \
+	X(pointer_attributes, "cuPointerGetAttributes",                                            \
+	  (unsigned int, const int *, void **, pl_cu_ptr), 1)                                      \
+	X(mem_alloc, "cuMemAlloc_v2", (pl_cu_ptr *, size_t), 1)                                    \
+	X(mem_free, "cuMemFree_v2", (pl_cu_ptr), 1)                                                \
+	X(host_alloc, "cuMemHostAlloc", (void **, size_t, unsigned int), 1)                        \
+	X(host_free, "cuMemFreeHost", (void *), 1)                                                 \
+	X(host_register, "cuMemHostRegister_v2", (void *, size_t, unsigned int), 1)                \
+	X(host_unregister, "cuMemHostUnregister", (void *), 1)                                     \
+	X(host_device_pointer, "cuMemHostGetDevicePointer_v2",                                     \
+	  (pl_cu_ptr *, void *, unsigned int), 1)                                                  \
+	X(copy_to, "cuMemcpyHtoDAsync_v2", (pl_cu_ptr, const void *, size_t, void *), 1)           \
+	X(copy_from, "cuMemcpyDtoHAsync_v2", (void *, pl_cu_ptr, size_t, void *), 1)               \
+	X(copy_any, "cuMemcpyAsync", (pl_cu_ptr, pl_cu_ptr, size_t, void *), 1)                    \
+	X(stream_create, "cuStreamCreateWithPriority", (void **, unsigned int, int), 1)            \
+	X(stream_destroy, "cuStreamDestroy_v2", (void *), 1)                                       \
+	X(stream_sync, "cuStreamSynchronize", (void *), 1)                                         \
+	X(stream_ctx, "cuStreamGetCtx", (void *, void **), 1)                                      \
+	X(stream_call, "cuLaunchHostFunc", (void *, void (*)(void *), void *), 1)                  \
+	X(stream_wait_value, "cuStreamWaitValue32_v2",                                             \
+	  (void *, pl_cu_ptr, uint32_t, unsigned int), 0)                                          \
+	X(event_create, "cuEventCreate", (void **, unsigned int), 1)                               \
+	X(event_destroy, "cuEventDestroy_v2", (void *), 1)                                         \
+	X(event_record, "cuEventRecord", (void *, void *), 1)                                      \
+	X(event_query, "cuEventQuery", (void *), 1)                                                \
+	X(module_load, "cuModuleLoadData", (void **, const void *), 1)                             \
+	X(module_unload, "cuModuleUnload", (void *), 1)                                            \
+	X(module_function, "cuModuleGetFunction", (void **, void *, const char *), 1)              \
+	X(launch, "cuLaunchKernel",                                                                \
+	  (void *, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,           \
+	   unsigned int, unsigned int, void *, void **, void **),                                  \
+	  1)
+
+struct pl_cuda_api {
+#define X(member, symbol, args, required) int(*member) args;
+	PL_CUDA_FUNCTIONS(X)
+#undef X
+	void *library;
+};
+
+/* Loads libcuda (PEERLANE_LIBCUDA names another file). @why receives a sentence on failure. */
+int pl_cuda_api_load(struct pl_cuda_api *api, char *why, size_t why_bytes);
+void pl_cuda_api_unload(struct pl_cuda_api *api);
+
+#endif

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+/* Which path a request would take, and for every better one why not. */
+#include "cache.h"
+#include "context.h"
+#include "io.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+static const char *const names[] = {
+	[PEERLANE_PATH_P2P] = "p2p",	       [PEERLANE_PATH_MAPPED] = "mapped",
+	[PEERLANE_PATH_IN_PLACE] = "in-place", [PEERLANE_PATH_COPY] = "copy",
+	[PEERLANE_PATH_DIRECT] = "direct",
+};
+
+const char *peerlane_path_name(enum peerlane_path path)
+{
+	return (unsigned int)path < PEERLANE_PATH_NR ? names[path] : "unknown";
+}
+
+static const char *kind_name(enum pl_mem_kind kind)
+{
+	switch (kind) {
+	case PL_MEM_DEVICE:
+		return "device";
+	case PL_MEM_MANAGED:
+		return "managed";
+	case PL_MEM_PINNED:
+		return "pinned";
+	default:
+		return "host";
+	}
+}
+
+struct question {
+	struct peerlane *ctx;
+	struct peerlane_file *file;
+	enum peerlane_op op;
+	struct pl_op request;
+	struct pl_seg seg;
+	struct pl_mem mem;
+	int64_t cached;
+	struct peerlane_explanation *out;
+};
+
+static struct peerlane_verdict *verdict(struct question *q, enum peerlane_path path, int usable)
+{
+	struct peerlane_verdict *v = &q->out->verdicts[path];
+
+	v->path = path;
+	v->usable = usable;
+	return v;
+}
+
+#define REASON(v, ...) pl_text((v)->reason, sizeof((v)->reason), __VA_ARGS__)
+#define FIX(v, ...) pl_text((v)->fix, sizeof((v)->fix), __VA_ARGS__)
+
+static void judge_p2p(struct question *q)
+{
+	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_P2P, 0);
+
+	if (q->mem.kind != PL_MEM_DEVICE) {
+		REASON(v, "this is not GPU memory");
+	} else if (!strcmp(q->ctx->gpu->ops->name, "sim")) {
+		REASON(v, "a simulated GPU has no bus address");
+		FIX(v, "use a machine with a GPU");
+	} else {
+		REASON(v, "this version has no kernel module for peer-to-peer transfers");
+	}
+}
+
+static void judge_mapped(struct question *q)
+{
+	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_MAPPED, q->seg.host != NULL);
+
+	if (q->seg.host) {
+		REASON(v, "the CPU can address this memory: file I/O goes straight into it");
+	} else if (q->mem.host) {
+		REASON(v, "switched off by the options");
+		FIX(v, "remove no-mapped from PEERLANE_FLAGS or the options");
+	} else {
+		REASON(v, "the GPU memory is not mapped for the CPU");
+		if (!strcmp(q->ctx->gpu->ops->name, "sim"))
+			FIX(v, "PEERLANE_SIM_BAR=1 simulates a GPU whose memory is");
+	}
+}
+
+static void judge_in_place(struct question *q)
+{
+	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_IN_PLACE, 0);
+
+	if (q->op == PEERLANE_WRITE) {
+		REASON(v, "only for reads");
+	} else if (q->cached >= 0 && q->cached < (int64_t)q->seg.bytes) {
+		REASON(v, "the range is not wholly in the page cache");
+	} else if (pl_window_wanted(q->ctx, &q->seg, v->reason, sizeof(v->reason))) {
+		v->usable = 1;
+		REASON(v, "a large read of cached data; saves CPU time");
+	} else if (!q->seg.host && !(q->ctx->opt.flags & PEERLANE_SAVE_CPU)) {
+		FIX(v, "ask for it with save-cpu in PEERLANE_FLAGS or the options");
+	}
+}
+
+static bool copies(const struct question *q)
+{
+	if (q->file->want_direct && q->file->fd_direct >= 0 &&
+	    !(q->ctx->opt.flags & PEERLANE_NO_DIRECT))
+		return false;
+	return q->op == PEERLANE_WRITE || q->cached < 0 || q->seg.bytes <= 64 * 1024 ||
+	       q->file->fd_direct < 0 || (q->ctx->opt.flags & PEERLANE_NO_DIRECT) ||
+	       q->cached >= (int64_t)q->seg.bytes / 2;
+}
+
+static void judge_copy(struct question *q)
+{
+	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_COPY, q->file->fd >= 0);
+
+	if (q->seg.host) {
+		v->usable = 0;
+		REASON(v, "not needed: the CPU can address this memory");
+	} else if (q->file->fd < 0) {
+		REASON(v, "no second descriptor without O_DIRECT could be had");
+		FIX(v, "mount /proc");
+	} else if (copies(q)) {
+		REASON(v, q->op == PEERLANE_WRITE     ? "writes go through the page cache"
+			  : q->seg.bytes <= 64 * 1024 ? "a small read goes the plain way"
+						      : "the data is in the page cache");
+	} else {
+		v->usable = 0;
+		REASON(v, q->file->want_direct ? "the file was opened with O_DIRECT"
+					       : "the data is not in the page cache");
+	}
+}
+
+static void judge_direct(struct question *q)
+{
+	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_DIRECT, 0);
+
+	if (q->ctx->opt.flags & PEERLANE_NO_DIRECT) {
+		REASON(v, "switched off by the options");
+		FIX(v, "remove no-direct from PEERLANE_FLAGS or the options");
+	} else if (q->file->fd_direct < 0) {
+		REASON(v, "%s", q->file->direct_why);
+		FIX(v, "none needed on tmpfs; else use a file system with O_DIRECT");
+	} else if (q->seg.host) {
+		REASON(v, "not needed: the CPU can address this memory");
+	} else if (copies(q)) {
+		REASON(v, q->op == PEERLANE_WRITE ? "the file was opened without O_DIRECT"
+						  : "the data is in memory already, or little");
+		if (q->op == PEERLANE_WRITE)
+			FIX(v, "open it with O_DIRECT to bypass the page cache");
+	} else {
+		v->usable = 1;
+		REASON(v, "%s, by %s",
+		       q->op == PEERLANE_READ ? "the data must come from the device"
+					      : "the file was opened with O_DIRECT",
+		       q->ctx->ring_why ? "threads" : "io_uring");
+	}
+}
+
+/* Name of the block device under the file: the last part of its sysfs link. */
+static void device_name(dev_t dev, char *out, size_t bytes)
+{
+	char path[64], link[PATH_MAX];
+	const char *base;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(dev), minor(dev));
+	n = readlink(path, link, sizeof(link) - 1);
+	if (n <= 0)
+		return;
+	link[n] = '\0';
+	base = strrchr(link, '/');
+	pl_text(out, bytes, "%s", base ? base + 1 : link);
+}
+
+static void describe(struct question *q)
+{
+	struct peerlane_explanation *out = q->out;
+
+	pl_text(out->io_engine, sizeof(out->io_engine), q->ctx->ring_why ? "threads" : "io_uring");
+	if (q->ctx->ring_why)
+		pl_text(out->io_reason, sizeof(out->io_reason), "%s", q->ctx->ring_why);
+	pl_text(out->fs, sizeof(out->fs), "%s",
+		q->file->block ? "block device" : pl_file_fs_name(q->file->magic));
+	device_name(q->file->dev, out->device, sizeof(out->device));
+	out->dio_align = q->file->fd_direct >= 0 ? q->file->align : 0;
+	out->file_bytes = pl_file_size(q->file);
+	out->cached_bytes = q->cached;
+	pl_text(out->memory, sizeof(out->memory), "%s", kind_name(q->mem.kind));
+	out->gpu = q->mem.gpu;
+}
+
+static void judge(struct question *q)
+{
+	judge_p2p(q);
+	judge_mapped(q);
+	judge_in_place(q);
+	judge_copy(q);
+	judge_direct(q);
+	q->out->nr_verdicts = PEERLANE_PATH_NR;
+	for (unsigned int i = 0; i < PEERLANE_PATH_NR; i++) {
+		if (q->out->verdicts[i].usable) {
+			q->out->chosen = q->out->verdicts[i].path;
+			break;
+		}
+	}
+}
+
+int peerlane_explain(struct peerlane_file *file, enum peerlane_op op, const void *addr,
+		     size_t bytes, off_t offset, struct peerlane_explanation *out)
+{
+	struct question q = { .file = file, .op = op, .out = out, .request.file = file };
+	struct pl_buffer *buf;
+	int err;
+
+	if (!out || out->size != sizeof(*out) || op > PEERLANE_WRITE)
+		return pl_fail(-EINVAL, "the explanation struct is NULL or of an unknown size");
+	err = pl_io_check(file, op, bytes, offset);
+	if (err)
+		return err;
+	q.ctx = file->ctx;
+	err = pl_io_segment(q.ctx, &q.seg, &q.request, addr, bytes, offset, &buf);
+	if (!err) {
+		pl_buffer_put(buf);
+		err = q.ctx->gpu->ops->query(q.ctx->gpu, addr, &q.mem);
+	}
+	if (!err) {
+		memset(out, 0, sizeof(*out));
+		out->size = sizeof(*out);
+		if (op == PEERLANE_READ)
+			q.seg.bytes = pl_io_until_end(file, bytes, offset);
+		q.cached = file->readable && file->fd >= 0 && q.seg.bytes
+				   ? pl_cache_resident(file->fd, offset, q.seg.bytes)
+				   : -1;
+		describe(&q);
+		judge(&q);
+	}
+	pl_file_put(file);
+	return err;
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+/* Files: opening, the two descriptors, references, closing. */
+#include "file.h"
+
+#include "context.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#ifndef BLKGETSIZE64
+#define BLKGETSIZE64 _IOR(0x12, 114, size_t)
+#endif
+#ifndef STATX_DIOALIGN
+#define STATX_DIOALIGN 0x2000U
+#endif
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
+#ifndef FUSE_SUPER_MAGIC
+#define FUSE_SUPER_MAGIC 0x65735546
+#endif
+#ifndef LUSTRE_SUPER_MAGIC
+#define LUSTRE_SUPER_MAGIC 0x0bd00bd0
+#endif
+#ifndef ZFS_SUPER_MAGIC
+#define ZFS_SUPER_MAGIC 0x2fc12fc1
+#endif
+
+/* A page: O_DIRECT ranges aligned to it never share a page with buffered ones. */
+#define PAGE 4096u
+/* How many closed handles are remembered, so that using one again gives an error. */
+#define MAX_DEAD 1024u
+
+static const struct {
+	unsigned long magic;
+	const char *name;
+} fs_names[] = {
+	{ EXT4_SUPER_MAGIC, "ext4" },
+	{ XFS_SUPER_MAGIC, "xfs" },
+	{ BTRFS_SUPER_MAGIC, "btrfs" },
+	{ TMPFS_MAGIC, "tmpfs" },
+	{ OVERLAYFS_SUPER_MAGIC, "overlay" },
+	{ NFS_SUPER_MAGIC, "nfs" },
+	{ FUSE_SUPER_MAGIC, "fuse" },
+	{ F2FS_SUPER_MAGIC, "f2fs" },
+	{ LUSTRE_SUPER_MAGIC, "lustre" },
+	{ ZFS_SUPER_MAGIC, "zfs" },
+	{ HUGETLBFS_MAGIC, "hugetlbfs" },
+	{ SQUASHFS_MAGIC, "squashfs" },
+	{ PROC_SUPER_MAGIC, "proc" },
+	{ SYSFS_MAGIC, "sysfs" },
+	{ RAMFS_MAGIC, "ramfs" },
+};
+
+const char *pl_file_fs_name(unsigned long magic)
+{
+	for (size_t i = 0; i < sizeof(fs_names) / sizeof(fs_names[0]); i++)
+		if (fs_names[i].magic == magic)
+			return fs_names[i].name;
+	return "unknown";
+}
+
+int64_t pl_file_size(const struct peerlane_file *f)
+{
+	int fd = f->fd >= 0 ? f->fd : f->fd_direct;
+	uint64_t bytes = 0;
+	struct stat sb;
+
+	if (f->block)
+		return ioctl(fd, BLKGETSIZE64, &bytes) ? -errno : (int64_t)bytes;
+	return fstat(fd, &sb) ? -errno : sb.st_size;
+}
+
+/* The alignment O_DIRECT needs: what the kernel says, else a page, which is right everywhere. */
+static unsigned int direct_align(int fd)
+{
+	struct {
+		uint32_t mask;
+		uint8_t pad[148];
+		uint32_t dio_mem_align, dio_offset_align;
+		uint8_t rest[96];
+	} stx;
+	unsigned int align;
+
+	_Static_assert(sizeof(stx) == 256, "struct statx");
+	memset(&stx, 0, sizeof(stx));
+	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) ||
+	    !(stx.mask & STATX_DIOALIGN))
+		return PAGE;
+	align = stx.dio_mem_align > stx.dio_offset_align ? stx.dio_mem_align : stx.dio_offset_align;
+	return align && !(align & (align - 1)) ? align : 0;
+}
+
+/* A second descriptor of the same file with O_DIRECT set or cleared; -1 and @why if not. */
+static int reopen(int fd, int flags, bool direct, char *why, size_t why_bytes)
+{
+	char path[64];
+	int twin;
+
+	flags &= O_ACCMODE | O_APPEND | O_DSYNC | O_SYNC | O_NOATIME;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	twin = open(path, flags | (direct ? O_DIRECT : 0) | O_CLOEXEC);
+	if (twin < 0 && errno == EPERM && (flags & O_NOATIME))
+		twin = open(path, (flags & ~O_NOATIME) | (direct ? O_DIRECT : 0) | O_CLOEXEC);
+	if (twin >= 0)
+		return twin;
+	if (errno == EINVAL && direct)
+		pl_text(why, why_bytes, "the file system has no O_DIRECT");
+	else
+		pl_text(why, why_bytes, "the file could not be reopened %s O_DIRECT: %s",
+			direct ? "with" : "without", strerrordesc_np(errno));
+	return -1;
+}
+
+/* Fills in what the descriptor tells. */
+static int inspect(struct peerlane_file *f, int fd)
+{
+	struct statfs fs;
+	struct stat sb;
+
+	if (fstat(fd, &sb))
+		return pl_fail(-errno, "descriptor %d: %s", fd, strerrordesc_np(errno));
+	if (S_ISDIR(sb.st_mode))
+		return pl_fail(-EISDIR, "it is a directory");
+	if (!S_ISREG(sb.st_mode) && !S_ISBLK(sb.st_mode))
+		return pl_fail(-ESPIPE, "neither a regular file nor a block device");
+	f->block = S_ISBLK(sb.st_mode);
+	f->dev = f->block ? sb.st_rdev : sb.st_dev;
+	if (!fstatfs(fd, &fs))
+		f->magic = (unsigned long)fs.f_type;
+	f->sized = f->block || (f->magic != PROC_SUPER_MAGIC && f->magic != SYSFS_MAGIC);
+	return 0;
+}
+
+/* Takes over @fd (also on failure). */
+static int adopt(struct peerlane *ctx, int fd, struct peerlane_file **out)
+{
+	int flags = fcntl(fd, F_GETFL);
+	struct peerlane_file *f = calloc(1, sizeof(*f));
+	int err = -ENOMEM, mode;
+	char why[160];
+
+	if (!f) {
+		pl_fail(err, "no memory for a file");
+		goto err_close;
+	}
+	f->ctx = ctx;
+	f->fd = f->fd_direct = -1;
+	if (flags < 0 || (flags & O_PATH)) {
+		err = pl_fail(-EBADF, "descriptor %d is not open for reading or writing", fd);
+		goto err_free;
+	}
+	err = inspect(f, fd);
+	if (err)
+		goto err_free;
+	mode = flags & O_ACCMODE;
+	f->readable = mode == O_RDONLY || mode == O_RDWR;
+	f->writable = mode == O_WRONLY || mode == O_RDWR;
+	f->append = flags & O_APPEND;
+	f->durable = flags & O_DSYNC;
+	f->want_direct = flags & O_DIRECT;
+	f->mapped_write = mode == O_RDWR && !f->append && !f->block;
+	if (f->want_direct) {
+		f->fd_direct = fd;
+		f->fd = reopen(fd, flags, false, why, sizeof(why));
+	} else {
+		f->fd = fd;
+		f->fd_direct = reopen(fd, flags, true, f->direct_why, sizeof(f->direct_why));
+	}
+	f->align = f->fd_direct >= 0 ? direct_align(f->fd_direct) : PAGE;
+	if (!f->align || f->align > 64 * 1024) {
+		pl_text(f->direct_why, sizeof(f->direct_why), "this file does not do O_DIRECT");
+		f->align = PAGE;
+		if (!f->want_direct && f->fd_direct >= 0) {
+			close(f->fd_direct);
+			f->fd_direct = -1;
+		}
+	}
+	pthread_mutex_lock(&ctx->files_lock);
+	f->next = ctx->files;
+	ctx->files = f;
+	pthread_mutex_unlock(&ctx->files_lock);
+	pl_stat_add(&pl_ctx_stats(ctx)->files, 1);
+	*out = f;
+	return 0;
+
+err_free:
+	free(f);
+err_close:
+	close(fd);
+	return err;
+}
+
+int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t mode,
+		       struct peerlane_file **out)
+{
+	int err = pl_context_check(ctx), fd;
+
+	if (err)
+		return err;
+	if (!path || !out)
+		return pl_fail(-EINVAL, "the %s is NULL", path ? "result pointer" : "path");
+	/* O_NONBLOCK keeps a fifo from blocking the open; it means nothing for files. */
+	fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
+	if (fd < 0 && errno == EINVAL && (flags & O_DIRECT)) {
+		fd = open(path, (flags & ~O_DIRECT) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
+		if (fd >= 0)
+			pl_log(ctx, 1, "%s: the file system has no O_DIRECT, opened without", path);
+	}
+	if (fd < 0)
+		return pl_fail(-errno, "cannot open %s: %s", path, strerrordesc_np(errno));
+	if (!(flags & O_NONBLOCK))
+		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	return adopt(ctx, fd, out);
+}
+
+int peerlane_file_from_fd(struct peerlane *ctx, int fd, struct peerlane_file **out)
+{
+	int err = pl_context_check(ctx), twin;
+
+	if (err)
+		return err;
+	if (!out)
+		return pl_fail(-EINVAL, "the result pointer is NULL");
+	twin = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (twin < 0)
+		return pl_fail(-errno, "descriptor %d: %s", fd, strerrordesc_np(errno));
+	return adopt(ctx, twin, out);
+}
+
+int pl_file_get(struct peerlane_file *f, enum peerlane_op op)
+{
+	int err;
+
+	if (!f)
+		return pl_fail(-EINVAL, "the file is NULL");
+	err = pl_context_check(f->ctx);
+	if (err)
+		return err;
+	/* Pairs with the state change and the look at users in peerlane_file_close(): either we
+	 * see CLOSING or it sees us. */
+	__atomic_fetch_add(&f->users, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&f->state, __ATOMIC_SEQ_CST) != PL_FILE_OPEN) {
+		pl_file_put(f);
+		return pl_fail(-EBADF, "the file was closed");
+	}
+	if (op == PEERLANE_READ ? f->readable : f->writable)
+		return 0;
+	pl_file_put(f);
+	return pl_fail(-EBADF, "the file is not open for %s",
+		       op == PEERLANE_READ ? "reading" : "writing");
+}
+
+void pl_file_put(struct peerlane_file *f)
+{
+	__atomic_fetch_sub(&f->users, 1, __ATOMIC_SEQ_CST);
+}
+
+static void close_fds(struct peerlane_file *f)
+{
+	if (f->fd >= 0)
+		close(f->fd);
+	if (f->fd_direct >= 0)
+		close(f->fd_direct);
+	f->fd = f->fd_direct = -1;
+}
+
+/* Moves @f to the list of dead handles and frees the oldest beyond the bound. */
+static void bury(struct peerlane *ctx, struct peerlane_file *f)
+{
+	struct peerlane_file **p;
+
+	pthread_mutex_lock(&ctx->files_lock);
+	for (p = &ctx->files; *p && *p != f; p = &(*p)->next)
+		;
+	if (*p)
+		*p = f->next;
+	f->next = ctx->dead;
+	ctx->dead = f;
+	if (++ctx->nr_dead > MAX_DEAD) {
+		for (p = &ctx->dead; (*p)->next; p = &(*p)->next)
+			;
+		free(*p);
+		*p = NULL;
+		ctx->nr_dead--;
+	}
+	pthread_mutex_unlock(&ctx->files_lock);
+}
+
+int peerlane_file_close(struct peerlane_file *f)
+{
+	const struct timespec nap = { .tv_nsec = 100000 };
+	unsigned int open_state = PL_FILE_OPEN;
+	uint64_t deadline;
+	int err;
+
+	if (!f)
+		return 0;
+	err = pl_context_check(f->ctx);
+	if (err)
+		return err;
+	if (!__atomic_compare_exchange_n(&f->state, &open_state, PL_FILE_CLOSING, false,
+					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		return pl_fail(-EBADF, "the file was closed already");
+	deadline = pl_now_ns() + f->ctx->opt.timeout_ms * 1000000ull;
+	while (__atomic_load_n(&f->users, __ATOMIC_SEQ_CST)) {
+		if (pl_now_ns() > deadline) {
+			__atomic_store_n(&f->state, PL_FILE_OPEN, __ATOMIC_SEQ_CST);
+			return pl_fail(-EBUSY, "I/O on the file did not end in time");
+		}
+		nanosleep(&nap, NULL);
+	}
+	close_fds(f);
+	__atomic_store_n(&f->state, PL_FILE_CLOSED, __ATOMIC_SEQ_CST);
+	pl_stat_sub(&pl_ctx_stats(f->ctx)->files, 1);
+	bury(f->ctx, f);
+	return 0;
+}
+
+int peerlane_file_sync(struct peerlane_file *f)
+{
+	int err;
+
+	if (!f)
+		return pl_fail(-EINVAL, "the file is NULL");
+	err = pl_file_get(f, f->writable ? PEERLANE_WRITE : PEERLANE_READ);
+	if (err)
+		return err;
+	if (fdatasync(f->fd >= 0 ? f->fd : f->fd_direct))
+		err = pl_fail(-errno, "the file could not be made durable: %s",
+			      strerrordesc_np(errno));
+	pl_file_put(f);
+	return err;
+}
+
+void pl_files_fini(struct peerlane *ctx)
+{
+	struct peerlane_file *lists[] = { ctx->files, ctx->dead };
+
+	for (int i = 0; i < 2; i++) {
+		while (lists[i]) {
+			struct peerlane_file *f = lists[i];
+
+			lists[i] = f->next;
+			close_fds(f);
+			free(f);
+		}
+	}
+	ctx->files = ctx->dead = NULL;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An open file: two descriptors of it (one through the page cache, one with O_DIRECT, whichever
+ * the caller gave), and what is known of its file system.
+ */
+#ifndef PL_FILE_H
+#define PL_FILE_H
+
+#include <peerlane/peerlane.h>
+#include <stdbool.h>
+
+enum pl_file_state {
+	PL_FILE_OPEN,
+	PL_FILE_CLOSING, /* no new I/O; waits for users */
+	PL_FILE_CLOSED,	 /* only kept so that a stale handle is noticed */
+};
+
+struct peerlane_file {
+	struct peerlane *ctx;
+	struct peerlane_file *next; /* in the context's list, under its lock */
+	unsigned int state;	    /* atomic */
+	unsigned int users;	    /* requests in flight; atomic */
+	int fd;			    /* through the page cache; -1 if that could not be had */
+	int fd_direct;		    /* with O_DIRECT; -1 if that could not be had */
+	bool readable, writable;
+	bool append;
+	bool durable;	     /* opened with O_SYNC or O_DSYNC */
+	bool want_direct;    /* the caller opened it with O_DIRECT */
+	bool block;	     /* a block device */
+	bool sized;	     /* the size says where the end is (not so under /proc) */
+	bool mapped_write;   /* mmap for writing is possible (open for both, regular) */
+	unsigned int align;  /* of offsets and memory for O_DIRECT; a power of two */
+	unsigned long magic; /* statfs f_type */
+	dev_t dev;
+	char direct_why[160]; /* why fd_direct is -1 */
+};
+
+/* Takes a reference for one request. -EBADF when closed or not open for @op. */
+int pl_file_get(struct peerlane_file *file, enum peerlane_op op);
+void pl_file_put(struct peerlane_file *file);
+
+/* Current size, or a negative errno. */
+int64_t pl_file_size(const struct peerlane_file *file);
+/* Name of the file system type of @magic. */
+const char *pl_file_fs_name(unsigned long magic);
+
+/* Closes every file of a context that is going away. */
+void pl_files_fini(struct peerlane *ctx);
+
+#endif

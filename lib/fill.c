@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+/* The file side of one unit: which way it goes, and the read or write itself. */
+#include "cache.h"
+#include "context.h"
+#include "job.h"
+#include "wmap.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* A single request up to this size is read the plain way: asking the page cache first would cost
+ * as much as it could save. */
+#define PLAIN_BYTES (64 * 1024)
+
+/* Such that neighbouring units of a segment touch, and that a read widened for O_DIRECT starts
+ * aligned. */
+char *pl_fill_slot(const struct pl_job *job, unsigned int u)
+{
+	const struct pl_unit *unit = &job->units[u];
+	off_t offset = job->segs[unit->seg].offset + (off_t)unit->at;
+	size_t in_slot = (size_t)offset & (job->small ? 4095 : job->unit_bytes - 1);
+
+	return job->lane->mem + (u % job->nr_slots) * job->stride + in_slot;
+}
+
+/* Whether the transfer as it stands may go with O_DIRECT. */
+static bool aligned(const struct pl_fill *f)
+{
+	uintptr_t all = (uintptr_t)f->mem | (uintptr_t)f->offset | f->bytes;
+
+	return !(all & (f->file->align - 1));
+}
+
+static bool cold(const struct pl_job *job, const struct pl_fill *f)
+{
+	int64_t in;
+
+	if (job->nr_units == 1 && f->bytes <= PLAIN_BYTES)
+		return false;
+	in = pl_cache_resident(f->file->fd, f->offset, f->bytes);
+	return in >= 0 && in < (int64_t)f->bytes / 2;
+}
+
+static bool want_direct(struct pl_job *job, const struct pl_seg *seg, const struct pl_fill *f)
+{
+	if (f->file->fd_direct < 0 || (job->ctx->opt.flags & PEERLANE_NO_DIRECT))
+		return false;
+	if ((job->op == PEERLANE_WRITE || seg->host) && !aligned(f))
+		return false;
+	if (f->file->want_direct || f->file->fd < 0)
+		return true;
+	return job->op == PEERLANE_READ && cold(job, f);
+}
+
+static void plan_common(struct pl_job *job, unsigned int u, struct pl_fill *f)
+{
+	const struct pl_unit *unit = &job->units[u];
+	const struct pl_seg *seg = &job->segs[unit->seg];
+
+	f->file = seg->op->file;
+	f->offset = seg->offset + (off_t)unit->at;
+	f->bytes = unit->bytes;
+	f->mem = seg->host ? seg->host + unit->at : pl_fill_slot(job, u);
+	f->direct = false;
+	f->before = 0;
+	f->span = f->bytes;
+	f->path = seg->host ? PEERLANE_PATH_MAPPED : PEERLANE_PATH_COPY;
+	f->durable = seg->op->flags & PEERLANE_DURABLE;
+}
+
+static void make_direct(struct pl_fill *f)
+{
+	unsigned int mask = f->file->align - 1;
+
+	f->direct = true;
+	f->before = (unsigned int)f->offset & mask;
+	f->span = (f->before + f->bytes + mask) & ~(size_t)mask;
+	if (f->path == PEERLANE_PATH_COPY)
+		f->path = PEERLANE_PATH_DIRECT;
+}
+
+void pl_fill_plan(struct pl_job *job, unsigned int u, struct pl_fill *f)
+{
+	plan_common(job, u, f);
+	if (want_direct(job, &job->segs[job->units[u].seg], f))
+		make_direct(f);
+}
+
+void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *f)
+{
+	plan_common(job, u, f);
+	make_direct(f);
+}
+
+size_t pl_fill_got(const struct pl_fill *f, size_t result)
+{
+	if (result <= f->before)
+		return 0;
+	result -= f->before;
+	return result < f->bytes ? result : f->bytes;
+}
+
+static size_t read_direct(const struct pl_fill *f, int *err)
+{
+	ssize_t n;
+
+	do {
+		n = pread(f->file->fd_direct, f->mem - f->before, f->span,
+			  f->offset - (off_t)f->before);
+	} while (n < 0 && errno == EINTR);
+	*err = n < 0 ? -errno : 0;
+	return n < 0 ? 0 : pl_fill_got(f, (size_t)n);
+}
+
+static size_t read_plain(int fd, const struct pl_fill *f, size_t got, int *err)
+{
+	ssize_t n;
+
+	*err = 0;
+	while (got < f->bytes) {
+		n = pread(fd, f->mem + got, f->bytes - got, f->offset + (off_t)got);
+		if (n > 0) {
+			got += (size_t)n;
+		} else if (n == 0) {
+			break;
+		} else if (errno != EINTR) {
+			*err = -errno;
+			break;
+		}
+	}
+	return got;
+}
+
+static size_t write_plain(int fd, const struct pl_fill *f, size_t got, int *err)
+{
+	struct iovec iov;
+	ssize_t n;
+
+	*err = 0;
+	while (got < f->bytes) {
+		iov.iov_base = f->mem + got;
+		iov.iov_len = f->bytes - got;
+		n = pwritev2(fd, &iov, 1, f->offset + (off_t)got, f->durable ? RWF_DSYNC : 0);
+		if (n > 0) {
+			got += (size_t)n;
+		} else if (n == 0 || errno != EINTR) {
+			*err = n == 0 ? -EIO : -errno;
+			break;
+		}
+	}
+	return got;
+}
+
+static size_t write_unit(struct pl_job *job, const struct pl_fill *f, size_t got, int *err)
+{
+	if (f->direct) {
+		got = write_plain(f->file->fd_direct, f, got, err);
+		if (*err != -EINVAL || f->file->fd < 0)
+			return got;
+	} else if (!got && job->wmap && !f->durable) {
+		got = pl_wmap_write(job->wmap, f->mem, f->bytes, f->offset);
+	}
+	if (f->file->fd < 0) {
+		*err = -EINVAL;
+		return got;
+	}
+	return write_plain(f->file->fd, f, got, err);
+}
+
+size_t pl_fill_sync(struct pl_job *job, const struct pl_fill *f, size_t got, int *err)
+{
+	if (job->op == PEERLANE_WRITE)
+		return write_unit(job, f, got, err);
+	*err = 0;
+	if (f->direct && !got)
+		got = read_direct(f, err);
+	/* A short direct read is the end of the file or a device error in the middle: the page
+	 * cache tells which, and how far the good bytes reach. */
+	if (got < f->bytes && f->file->fd >= 0)
+		got = read_plain(f->file->fd, f, got, err);
+	return got;
+}

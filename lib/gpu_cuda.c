@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: MIT
+/* The CUDA back end: devices, memory and copies through the driver API. */
+#include "gpu_cuda.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pl_queue {
+	void *owner;
+	void *stream;
+};
+
+struct pl_mark {
+	void *owner;
+	void *event;
+};
+
+static __thread int last_result;
+
+int pl_cuda_check(int result)
+{
+	last_result = result;
+	switch (result) {
+	case PL_CU_OK:
+		return 0;
+	case PL_CU_OUT_OF_MEMORY:
+		return -ENOMEM;
+	case PL_CU_NO_DEVICE:
+		return -ENODEV;
+	default:
+		return -EREMOTEIO;
+	}
+}
+
+int pl_cuda_check_address(int result)
+{
+	int err = pl_cuda_check(result);
+
+	return result == PL_CU_INVALID_VALUE ? -EFAULT : err;
+}
+
+static int cuda_result(void)
+{
+	return last_result;
+}
+
+static const char *cuda_result_name(struct pl_gpu *gpu, int result)
+{
+	const char *name = NULL;
+
+	if (pl_cuda_of(gpu)->api.error_name(result, &name) || !name)
+		return "unknown CUDA error";
+	return name;
+}
+
+int pl_cuda_enter(struct pl_cuda *c, void *owner)
+{
+	return pl_cuda_check(c->api.ctx_push(owner));
+}
+
+void pl_cuda_leave(struct pl_cuda *c)
+{
+	void *old;
+
+	c->api.ctx_pop(&old);
+}
+
+int pl_cuda_primary(struct pl_cuda *c, int ordinal, void **out)
+{
+	int err = 0, dev;
+
+	if (ordinal < 0 || ordinal >= c->nr_gpus)
+		return -ENODEV;
+	pthread_mutex_lock(&c->lock);
+	if (!c->devices[ordinal].primary) {
+		err = pl_cuda_check(c->api.device_get(&dev, ordinal));
+		if (!err)
+			err = pl_cuda_check(
+				c->api.primary_retain(&c->devices[ordinal].primary, dev));
+	}
+	if (!err)
+		*out = c->devices[ordinal].primary;
+	pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+static int cuda_open(struct pl_gpu **out, char *why, size_t why_bytes)
+{
+	struct pl_cuda *c = calloc(1, sizeof(*c));
+	const char *name = NULL;
+	int err, result;
+
+	if (!c)
+		return -ENOMEM;
+	err = pl_cuda_api_load(&c->api, why, why_bytes);
+	if (err)
+		goto err_free;
+	err = -ENODEV;
+	result = c->api.init(0);
+	if (!result)
+		result = c->api.device_count(&c->nr_gpus);
+	if (result) {
+		c->api.error_name(result, &name);
+		pl_text(why, why_bytes, "the CUDA driver did not start: %s (%d)",
+			name ? name : "unknown", result);
+		goto err_unload;
+	}
+	if (c->nr_gpus < 1) {
+		pl_text(why, why_bytes, "the CUDA driver sees no GPU");
+		goto err_unload;
+	}
+	if (c->nr_gpus > PL_CUDA_MAX_GPUS)
+		c->nr_gpus = PL_CUDA_MAX_GPUS;
+	pthread_mutex_init(&c->lock, NULL);
+	c->gpu.ops = &pl_gpu_cuda;
+	*out = &c->gpu;
+	return 0;
+
+err_unload:
+	pl_cuda_api_unload(&c->api);
+err_free:
+	free(c);
+	return err;
+}
+
+static void cuda_close(struct pl_gpu *gpu)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	int dev;
+
+	pl_cuda_modules_free(c, true);
+	for (int i = 0; i < c->nr_gpus; i++) {
+		if (c->devices[i].pins)
+			c->api.ctx_destroy(c->devices[i].pins);
+		if (!c->devices[i].primary)
+			continue;
+		if (c->devices[i].stream && !pl_cuda_enter(c, c->devices[i].primary)) {
+			c->api.stream_destroy(c->devices[i].stream);
+			pl_cuda_leave(c);
+		}
+		if (!c->api.device_get(&dev, i))
+			c->api.primary_release(dev);
+	}
+	/* libcuda stays loaded: other users of the process may hold pointers into it. */
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static void cuda_abandon(struct pl_gpu *gpu)
+{
+	pl_cuda_modules_free(pl_cuda_of(gpu), false);
+	free(gpu);
+}
+
+static int cuda_query(struct pl_gpu *gpu, const void *addr, struct pl_mem *out)
+{
+	static const int what[] = { PL_CU_PTR_CONTEXT,	   PL_CU_PTR_MEMORY_TYPE,
+				    PL_CU_PTR_IS_MANAGED,  PL_CU_PTR_DEVICE_ORDINAL,
+				    PL_CU_PTR_RANGE_START, PL_CU_PTR_RANGE_SIZE };
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	void *context = NULL;
+	unsigned int type = 0, managed = 0;
+	int ordinal = -1, err;
+	pl_cu_ptr start = 0;
+	size_t bytes = 0;
+	void *where[] = { &context, &type, &managed, &ordinal, &start, &bytes };
+
+	memset(out, 0, sizeof(*out));
+	out->gpu = -1;
+	/* Memory CUDA never saw: either an error or success with all zero. */
+	if (c->api.pointer_attributes(6, what, where, (pl_cu_ptr)(uintptr_t)addr) || !type)
+		return 0;
+	out->base = (uintptr_t)start;
+	out->bytes = bytes;
+	if (type == PL_CU_MEM_HOST && !managed) {
+		out->kind = PL_MEM_PINNED;
+		out->host = (char *)out->base;
+		return 0;
+	}
+	out->kind = managed ? PL_MEM_MANAGED : PL_MEM_DEVICE;
+	out->gpu = ordinal < 0 ? 0 : ordinal;
+	out->owner = context;
+	if (!out->owner) {
+		/* VMM and pool memory belongs to a device, not to a context. */
+		err = pl_cuda_primary(c, out->gpu, &out->owner);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int cuda_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	void *owner;
+	int err = pl_cuda_primary(c, 0, &owner);
+
+	if (err)
+		return err;
+	err = pl_cuda_enter(c, owner);
+	if (err)
+		return err;
+	err = pl_cuda_check(c->api.host_alloc(
+		out, bytes, PL_CU_HOST_ALLOC_PORTABLE | PL_CU_HOST_ALLOC_DEVICEMAP));
+	pl_cuda_leave(c);
+	return err;
+}
+
+static void cuda_pin_free(struct pl_gpu *gpu, void *addr, size_t bytes)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	void *owner;
+
+	(void)bytes;
+	if (!addr || pl_cuda_primary(c, 0, &owner) || pl_cuda_enter(c, owner))
+		return;
+	c->api.host_free(addr);
+	pl_cuda_leave(c);
+}
+
+/*
+ * The context in which file pages are pinned. Unpinning waits for everything that runs in its
+ * context, so that must be one where nothing runs: not the caller's.
+ */
+static int pin_context(struct pl_cuda *c, int ordinal, void **out)
+{
+	struct pl_cuda_device *d = &c->devices[ordinal];
+	void *old;
+	int err = 0, dev;
+
+	pthread_mutex_lock(&c->lock);
+	if (!d->pins) {
+		err = pl_cuda_check(c->api.device_get(&dev, ordinal));
+		if (!err)
+			err = pl_cuda_check(c->api.ctx_create(&d->pins, 0, dev));
+		if (!err)
+			c->api.ctx_pop(&old); /* creating made it current */
+	}
+	*out = d->pins;
+	pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+static int cuda_pin_register(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	void *owner;
+	int err = pin_context(c, ordinal, &owner);
+
+	if (!err)
+		err = pl_cuda_enter(c, owner);
+	if (err)
+		return err;
+	err = pl_cuda_check(c->api.host_register(
+		addr, bytes, PL_CU_REGISTER_READ_ONLY | PL_CU_REGISTER_PORTABLE));
+	pl_cuda_leave(c);
+	return err;
+}
+
+static void cuda_pin_unregister(struct pl_gpu *gpu, int ordinal, void *addr)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	void *owner;
+
+	if (pin_context(c, ordinal, &owner) || pl_cuda_enter(c, owner))
+		return;
+	c->api.host_unregister(addr);
+	pl_cuda_leave(c);
+}
+
+static int cuda_queue_create(struct pl_gpu *gpu, void *owner, struct pl_queue **out)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	struct pl_queue *q = calloc(1, sizeof(*q));
+	int lowest = 0, highest = 0, err;
+
+	if (!q)
+		return -ENOMEM;
+	q->owner = owner;
+	err = pl_cuda_enter(c, owner);
+	if (err)
+		goto err_free;
+	/* Streams of the highest priority do not share a hardware channel with ordinary streams
+	 * of the caller, which may be held waiting for this very copy. */
+	c->api.ctx_priorities(&lowest, &highest);
+	err = pl_cuda_check(c->api.stream_create(&q->stream, PL_CU_STREAM_NON_BLOCKING, highest));
+	pl_cuda_leave(c);
+	if (err)
+		goto err_free;
+	*out = q;
+	return 0;
+
+err_free:
+	free(q);
+	return err;
+}
+
+static void cuda_queue_destroy(struct pl_gpu *gpu, struct pl_queue *q)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+
+	if (!q)
+		return;
+	if (!pl_cuda_enter(c, q->owner)) {
+		c->api.stream_destroy(q->stream);
+		pl_cuda_leave(c);
+	}
+	free(q);
+}
+
+static int cuda_mark_create(struct pl_gpu *gpu, struct pl_queue *q, struct pl_mark **out)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	struct pl_mark *m = calloc(1, sizeof(*m));
+	int err;
+
+	if (!m)
+		return -ENOMEM;
+	m->owner = q->owner;
+	err = pl_cuda_enter(c, m->owner);
+	if (err)
+		goto err_free;
+	err = pl_cuda_check(c->api.event_create(&m->event, PL_CU_EVENT_NO_TIMING));
+	pl_cuda_leave(c);
+	if (err)
+		goto err_free;
+	*out = m;
+	return 0;
+
+err_free:
+	free(m);
+	return err;
+}
+
+static void cuda_mark_destroy(struct pl_gpu *gpu, struct pl_mark *m)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+
+	if (!m)
+		return;
+	if (!pl_cuda_enter(c, m->owner)) {
+		c->api.event_destroy(m->event);
+		pl_cuda_leave(c);
+	}
+	free(m);
+}
+
+static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
+		     const struct pl_copy *list, unsigned int nr, struct pl_mark *mark)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	int err = pl_cuda_enter(c, q->owner), err2, code = 0;
+
+	if (err)
+		return err;
+	for (unsigned int i = 0; i < nr && !err; i++) {
+		if (dir == PL_TO_GPU)
+			err = pl_cuda_check_address(
+				c->api.copy_to((pl_cu_ptr)(uintptr_t)list[i].dst, list[i].src,
+					       list[i].bytes, q->stream));
+		else
+			err = pl_cuda_check_address(
+				c->api.copy_from(list[i].dst, (pl_cu_ptr)(uintptr_t)list[i].src,
+						 list[i].bytes, q->stream));
+	}
+	code = last_result;
+	err2 = pl_cuda_check(c->api.event_record(mark->event, q->stream));
+	if (err)
+		last_result = code;
+	pl_cuda_leave(c);
+	return err ? err : err2;
+}
+
+static int cuda_mark_done(struct pl_gpu *gpu, struct pl_mark *m)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	int result;
+
+	if (pl_cuda_enter(c, m->owner))
+		return -EREMOTEIO;
+	result = c->api.event_query(m->event);
+	pl_cuda_leave(c);
+	if (result == PL_CU_NOT_READY)
+		return 0;
+	return result ? pl_cuda_check(result) : 1;
+}
+
+static int cuda_count(struct pl_gpu *gpu)
+{
+	return pl_cuda_of(gpu)->nr_gpus;
+}
+
+static void read_line(const char *path, char *buf, size_t bytes)
+{
+	FILE *f = fopen(path, "re");
+
+	buf[0] = '\0';
+	if (!f)
+		return;
+	if (!fgets(buf, (int)bytes, f))
+		buf[0] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	fclose(f);
+}
+
+static int cuda_info(struct pl_gpu *gpu, int ordinal, struct peerlane_gpu_info *out)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	char path[80], text[16], module[20];
+	int dev, version = 0, err;
+	size_t bytes = 0;
+
+	err = pl_cuda_check(c->api.device_get(&dev, ordinal));
+	if (err)
+		return -ENODEV;
+	c->api.device_name(out->name, sizeof(out->name), dev);
+	c->api.device_pci(out->pci, sizeof(out->pci), dev);
+	for (char *p = out->pci; *p; p++)
+		if (*p >= 'A' && *p <= 'F')
+			*p = (char)(*p - 'A' + 'a');
+	c->api.device_memory(&bytes, dev);
+	out->memory_bytes = bytes;
+	c->api.driver_version(&version);
+	read_line("/sys/module/nvidia/version", module, sizeof(module));
+	pl_text(out->driver, sizeof(out->driver), "%s%sCUDA %d.%d", module, *module ? ", " : "",
+		version / 1000, version % 1000 / 10);
+	pl_text(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", out->pci);
+	read_line(path, text, sizeof(text));
+	out->numa_node = *text ? atoi(text) : -1;
+	return 0;
+}
+
+static int cuda_alloc(struct pl_gpu *gpu, int ordinal, size_t bytes, void **out)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	pl_cu_ptr addr;
+	void *owner;
+	int err = pl_cuda_primary(c, ordinal, &owner);
+
+	if (err)
+		return err;
+	err = pl_cuda_enter(c, owner);
+	if (err)
+		return err;
+	err = pl_cuda_check(c->api.mem_alloc(&addr, bytes));
+	pl_cuda_leave(c);
+	if (!err)
+		*out = (void *)(uintptr_t)addr;
+	return err;
+}
+
+static int cuda_free(struct pl_gpu *gpu, void *addr)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	struct pl_mem mem;
+	int err = cuda_query(gpu, addr, &mem);
+
+	if (err)
+		return err;
+	if (mem.kind != PL_MEM_DEVICE || mem.base != (uintptr_t)addr)
+		return -EINVAL;
+	err = pl_cuda_enter(c, mem.owner);
+	if (err)
+		return err;
+	err = pl_cuda_check(c->api.mem_free((pl_cu_ptr)(uintptr_t)addr));
+	pl_cuda_leave(c);
+	return err;
+}
+
+/* The stream of a GPU's synchronous copies; the context is current. */
+static int sync_stream(struct pl_cuda *c, int ordinal, void **out)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (!c->devices[ordinal].stream)
+		err = pl_cuda_check(c->api.stream_create(&c->devices[ordinal].stream,
+							 PL_CU_STREAM_NON_BLOCKING, 0));
+	*out = c->devices[ordinal].stream;
+	pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+static int cuda_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t bytes)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	struct pl_mem d, s;
+	void *owner, *stream;
+	int ordinal, err;
+
+	err = cuda_query(gpu, dst, &d);
+	if (!err)
+		err = cuda_query(gpu, src, &s);
+	if (err)
+		return err;
+	if (!d.owner && !s.owner) {
+		memmove(dst, src, bytes);
+		return 0;
+	}
+	ordinal = d.owner ? d.gpu : s.gpu;
+	err = pl_cuda_primary(c, ordinal, &owner);
+	if (err)
+		return err;
+	err = pl_cuda_enter(c, owner);
+	if (err)
+		return err;
+	err = sync_stream(c, ordinal, &stream);
+	if (!err)
+		err = pl_cuda_check_address(c->api.copy_any(
+			(pl_cu_ptr)(uintptr_t)dst, (pl_cu_ptr)(uintptr_t)src, bytes, stream));
+	if (!err)
+		err = pl_cuda_check(c->api.stream_sync(stream));
+	pl_cuda_leave(c);
+	return err;
+}
+
+const struct pl_gpu_ops pl_gpu_cuda = {
+	.name = "cuda",
+	.open = cuda_open,
+	.close = cuda_close,
+	.abandon = cuda_abandon,
+	.result = cuda_result,
+	.result_name = cuda_result_name,
+	.query = cuda_query,
+	.pin_alloc = cuda_pin_alloc,
+	.pin_free = cuda_pin_free,
+	.pin_register = cuda_pin_register,
+	.pin_unregister = cuda_pin_unregister,
+	.queue_create = cuda_queue_create,
+	.queue_destroy = cuda_queue_destroy,
+	.mark_create = cuda_mark_create,
+	.mark_destroy = cuda_mark_destroy,
+	.copy = cuda_copy,
+	.mark_done = cuda_mark_done,
+	.stream_key = pl_cuda_stream_key,
+	.stream_call = pl_cuda_stream_call,
+	.stream_hold = pl_cuda_stream_hold,
+	.count = cuda_count,
+	.info = cuda_info,
+	.alloc = cuda_alloc,
+	.free = cuda_free,
+	.copy_sync = cuda_copy_sync,
+	.stream_create = pl_cuda_stream_create,
+	.stream_destroy = pl_cuda_stream_destroy,
+	.stream_sync = pl_cuda_stream_sync,
+	.launch = pl_cuda_launch,
+};

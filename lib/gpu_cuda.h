@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the CUDA back end share: gpu_cuda.c (devices, memory, copies) and
+ * gpu_cuda_stream.c (the caller's streams, kernels).
+ */
+#ifndef PL_GPU_CUDA_H
+#define PL_GPU_CUDA_H
+
+#include "cuda_api.h"
+#include "gpu.h"
+
+#include <pthread.h>
+
+#define PL_CUDA_MAX_GPUS 32
+
+struct pl_cuda_module; /* a loaded kernel image */
+
+struct pl_cuda_device {
+	void *primary; /* retained context; NULL until first used */
+	void *stream;  /* for synchronous copies; NULL until first used */
+	void *pins;    /* context in which file pages are pinned; NULL until first used */
+};
+
+struct pl_cuda {
+	struct pl_gpu gpu;
+	struct pl_cuda_api api;
+	int nr_gpus;
+	pthread_mutex_t lock; /* guards devices[] and modules */
+	struct pl_cuda_device devices[PL_CUDA_MAX_GPUS];
+	struct pl_cuda_module *modules;
+};
+
+static inline struct pl_cuda *pl_cuda_of(struct pl_gpu *gpu)
+{
+	return (struct pl_cuda *)gpu;
+}
+
+/* Translates a CUresult and remembers it for result(). */
+int pl_cuda_check(int result);
+/* The same for a call that was given addresses: a bad value is a bad address. */
+int pl_cuda_check_address(int result);
+/* The retained primary context of a GPU. -ENODEV no such ordinal. */
+int pl_cuda_primary(struct pl_cuda *c, int ordinal, void **out);
+/* Makes @owner current; undone by pl_cuda_leave(). */
+int pl_cuda_enter(struct pl_cuda *c, void *owner);
+void pl_cuda_leave(struct pl_cuda *c);
+
+/* gpu_cuda_stream.c */
+int pl_cuda_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2]);
+int pl_cuda_stream_call(struct pl_gpu *gpu, void *stream, pl_stream_fn fn, void *arg);
+int pl_cuda_stream_hold(struct pl_gpu *gpu, void *stream, uint32_t *flag, uint32_t value);
+int pl_cuda_stream_create(struct pl_gpu *gpu, int ordinal, void **out);
+void pl_cuda_stream_destroy(struct pl_gpu *gpu, void *stream);
+int pl_cuda_stream_sync(struct pl_gpu *gpu, void *stream);
+int pl_cuda_launch(struct pl_gpu *gpu, void *stream, const struct peerlane_kernel *kernel,
+		   unsigned int nr_blocks, unsigned int nr_threads, void **args,
+		   const size_t *arg_bytes, unsigned int nr_args);
+/* The function of @kernel in context @owner, loaded once. */
+int pl_cuda_function(struct pl_cuda *c, void *owner, const struct peerlane_kernel *kernel,
+		     void **out);
+void pl_cuda_modules_free(struct pl_cuda *c, bool unload);
+
+#endif

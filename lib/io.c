@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT
+/* Reads and writes of the caller's thread: validation, segments, jobs, results. */
+#include "io.h"
+
+#include "context.h"
+#include "window.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One job's worth: larger requests are done as several jobs, one after the other. */
+#define ROUND_BYTES (16ul << 30)
+/* Unaligned ends of O_DIRECT writes go through the page cache; never in a page with the rest. */
+#define EDGE 4096
+
+int pl_io_check(struct peerlane_file *file, enum peerlane_op op, size_t bytes, off_t offset)
+{
+	int err = pl_file_get(file, op);
+
+	if (err)
+		return err;
+	if (offset < 0)
+		err = pl_fail(-EINVAL, "the file offset %lld is negative", (long long)offset);
+	else if (bytes > SSIZE_MAX || offset > INT64_MAX - (off_t)bytes)
+		err = pl_fail(-EOVERFLOW, "%zu bytes at offset %lld pass the largest file offset",
+			      bytes, (long long)offset);
+	if (err)
+		pl_file_put(file);
+	return err;
+}
+
+int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op, const void *addr,
+		  size_t bytes, off_t offset, struct pl_buffer **buf)
+{
+	struct pl_mem mem;
+	int err = pl_buffer_resolve(ctx, addr, bytes, &mem, buf);
+
+	if (err)
+		return err;
+	memset(seg, 0, sizeof(*seg));
+	seg->op = op;
+	seg->addr = (char *)(uintptr_t)addr;
+	seg->bytes = bytes;
+	seg->offset = offset;
+	seg->owner = mem.owner;
+	seg->gpu = mem.gpu;
+	if (mem.kind == PL_MEM_HOST || mem.kind == PL_MEM_PINNED)
+		seg->host = seg->addr;
+	else if (mem.host && !(ctx->opt.flags & PEERLANE_NO_MAPPED))
+		seg->host = mem.host + ((uintptr_t)addr - mem.base);
+	return 0;
+}
+
+size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset)
+{
+	int64_t size;
+
+	if (!file->sized)
+		return bytes;
+	size = pl_file_size(file);
+	if (size < 0)
+		return bytes;
+	if (offset >= size)
+		return 0;
+	return bytes < (size_t)(size - offset) ? bytes : (size_t)(size - offset);
+}
+
+/* Runs one job over @segs; the request's outcome is in @op. */
+static int run(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op, struct pl_seg *segs,
+	       unsigned int nr)
+{
+	struct pl_job job;
+	int err = pl_job_init(&job, ctx, dir, op, 1, segs, nr);
+
+	if (err)
+		return err;
+	pl_job_run(&job);
+	pl_job_fini(&job);
+	return 0;
+}
+
+/* The part [from, to) of the request, as segments in @out. Returns how many. */
+static unsigned int slice(const struct pl_seg *segs, unsigned int nr, size_t from, size_t to,
+			  struct pl_op *op, struct pl_seg *out)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		size_t a = segs[i].at > from ? segs[i].at : from;
+		size_t end = segs[i].at + segs[i].bytes, b = end < to ? end : to;
+
+		if (a >= b)
+			continue;
+		out[n] = segs[i];
+		out[n].op = op;
+		out[n].addr += a - segs[i].at;
+		if (out[n].host)
+			out[n].host += a - segs[i].at;
+		out[n].offset += (off_t)(a - segs[i].at);
+		out[n].bytes = b - a;
+		out[n++].at = a - from;
+	}
+	return n;
+}
+
+/* One part of a request as a job of its own. Returns what pl_op_result() says of it. */
+static ssize_t part(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *whole,
+		    const struct pl_seg *segs, unsigned int nr, size_t from, size_t to)
+{
+	struct pl_seg one, *list = &one;
+	struct pl_op op = *whole;
+	ssize_t result;
+	int err;
+
+	if (nr > 1)
+		list = malloc(nr * sizeof(*list));
+	if (!list)
+		return pl_fail(-ENOMEM, "no memory for the request");
+	op.bytes = to - from;
+	err = run(ctx, dir, &op, list, slice(segs, nr, from, to, &op, list));
+	if (list != &one)
+		free(list);
+	result = err ? err : pl_op_result(&op);
+	whole->cuda = op.cuda;
+	whole->err = err ? err : op.err;
+	return result;
+}
+
+/* Parts in order until one comes short. */
+static ssize_t rounds(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op,
+		      const struct pl_seg *segs, unsigned int nr, size_t from, size_t to)
+{
+	size_t at = from, copied;
+	uint64_t began;
+	ssize_t n;
+
+	if (dir == PEERLANE_READ && nr == 1 && !from)
+		at += pl_window_read(ctx, segs);
+	copied = at;
+	began = pl_now_ns();
+	while (at < to) {
+		size_t end = to - at > ROUND_BYTES ? at + ROUND_BYTES : to;
+
+		n = part(ctx, dir, op, segs, nr, at, end);
+		if (n < 0)
+			return at > from ? (ssize_t)(at - from) : n;
+		at += (size_t)n;
+		if (at < end)
+			break;
+	}
+	if (dir == PEERLANE_READ)
+		pl_window_note_copy(ctx, at - copied, pl_now_ns() - began);
+	return (ssize_t)(at - from);
+}
+
+/*
+ * A write with O_DIRECT: the aligned middle first, then the ends through the page cache. In this
+ * order no page is dirty in the cache while the device writes its neighbours.
+ */
+static ssize_t write_direct(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *segs,
+			    unsigned int nr)
+{
+	size_t start = (size_t)segs[0].offset, end = start + op->bytes;
+	size_t a = ((start + EDGE - 1) & ~(size_t)(EDGE - 1)) - start;
+	size_t b = (end & ~(size_t)(EDGE - 1)) > start + a ? (end & ~(size_t)(EDGE - 1)) - start
+							   : a;
+	ssize_t middle = 0, head, tail;
+
+	if (a >= op->bytes || b <= a)
+		return rounds(ctx, PEERLANE_WRITE, op, segs, nr, 0, op->bytes);
+	middle = rounds(ctx, PEERLANE_WRITE, op, segs, nr, a, b);
+	head = a ? rounds(ctx, PEERLANE_WRITE, op, segs, nr, 0, a) : 0;
+	if (head < (ssize_t)a)
+		return head;
+	if (middle < (ssize_t)(b - a))
+		return middle < 0 ? (head ? head : middle) : head + middle;
+	tail = b < op->bytes ? rounds(ctx, PEERLANE_WRITE, op, segs, nr, b, op->bytes) : 0;
+	return head + middle + (tail > 0 ? tail : 0);
+}
+
+static ssize_t transfer(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op,
+			const struct pl_seg *segs, unsigned int nr)
+{
+	struct peerlane_file *file = op->file;
+	ssize_t n;
+
+	if (dir == PEERLANE_WRITE && file->want_direct && !file->append)
+		n = write_direct(ctx, op, segs, nr);
+	else
+		n = rounds(ctx, dir, op, segs, nr, 0, op->bytes);
+	if (n < 0)
+		pl_io_explain(ctx, op, (int)n);
+	return n;
+}
+
+void pl_io_explain(struct peerlane *ctx, const struct pl_op *op, int err)
+{
+	if (op->cuda)
+		pl_fail_gpu(err, op->cuda, "the GPU copy failed: %s",
+			    ctx->gpu->ops->result_name(ctx->gpu, op->cuda));
+	else if (op->err == err)
+		pl_fail(err, "%s", peerlane_strerror(err));
+}
+
+/* Drops the references of the first @nr segments. */
+static void put_buffers(struct pl_buffer **bufs, int nr)
+{
+	for (int i = 0; i < nr; i++)
+		pl_buffer_put(bufs[i]);
+}
+
+/* Every memory piece becomes a segment; zero-length ones are left out. */
+static int resolve(struct peerlane *ctx, struct pl_op *op, const struct iovec *iov, int nr_iov,
+		   off_t offset, struct pl_seg *segs, struct pl_buffer **bufs, unsigned int *nr)
+{
+	size_t at = 0;
+	int err;
+
+	*nr = 0;
+	for (int i = 0; i < nr_iov; i++) {
+		bufs[i] = NULL;
+		if (!iov[i].iov_len)
+			continue;
+		err = pl_io_segment(ctx, &segs[*nr], op, iov[i].iov_base, iov[i].iov_len,
+				    offset + (off_t)at, &bufs[i]);
+		if (err) {
+			put_buffers(bufs, i);
+			return err;
+		}
+		segs[(*nr)++].at = at;
+		at += iov[i].iov_len;
+	}
+	return 0;
+}
+
+/* Cuts the segments at the end of the file. */
+static unsigned int cut_at_end(struct pl_seg *segs, unsigned int nr, size_t bytes)
+{
+	while (nr && segs[nr - 1].at >= bytes)
+		nr--;
+	if (nr && segs[nr - 1].at + segs[nr - 1].bytes > bytes)
+		segs[nr - 1].bytes = bytes - segs[nr - 1].at;
+	return nr;
+}
+
+static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
+			int nr_iov, size_t bytes, off_t offset, unsigned int flags,
+			struct pl_seg *segs, struct pl_buffer **bufs)
+{
+	struct peerlane *ctx = file->ctx;
+	struct pl_op op = { .file = file, .asked = bytes, .bytes = bytes };
+	unsigned int nr;
+	ssize_t n;
+	int err;
+
+	err = resolve(ctx, &op, iov, nr_iov, offset, segs, bufs, &nr);
+	if (err)
+		return err;
+	/* A request of one unit meets the end by itself. */
+	if (dir == PEERLANE_READ && (nr > 1 || bytes > 64 * 1024)) {
+		op.bytes = pl_io_until_end(file, bytes, offset);
+		nr = cut_at_end(segs, nr, op.bytes);
+	}
+	n = op.bytes ? transfer(ctx, dir, &op, segs, nr) : 0;
+	/* Once for the whole request: cheaper than making each of its writes durable. */
+	if (n > 0 && (flags & PEERLANE_DURABLE) &&
+	    fdatasync(file->fd >= 0 ? file->fd : file->fd_direct))
+		n = pl_fail(-errno, "the data could not be made durable: %s",
+			    strerrordesc_np(errno));
+	put_buffers(bufs, nr_iov);
+	return n;
+}
+
+ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
+		       int nr_iov, off_t offset, unsigned int flags)
+{
+	struct pl_seg one_seg, *segs = &one_seg;
+	struct pl_buffer *one_buf, **bufs = &one_buf;
+	uint64_t start = pl_now_ns();
+	struct peerlane_stats *st;
+	size_t bytes = 0;
+	ssize_t n;
+	int err;
+
+	if (!iov || nr_iov < 1 || nr_iov > IOV_MAX)
+		return pl_fail(-EINVAL, "the number of memory pieces is %d; it must be 1 to %d",
+			       iov ? nr_iov : 0, IOV_MAX);
+	if (flags & ~PEERLANE_DURABLE)
+		return pl_fail(-EINVAL, "unknown flags %#x", flags & ~PEERLANE_DURABLE);
+	for (int i = 0; i < nr_iov; i++)
+		if (__builtin_add_overflow(bytes, iov[i].iov_len, &bytes))
+			return pl_fail(-EOVERFLOW, "the lengths of the memory pieces overflow");
+	err = pl_io_check(file, dir, bytes, offset);
+	if (err)
+		return err;
+	st = pl_ctx_stats(file->ctx);
+	if (nr_iov > 1) {
+		segs = calloc((size_t)nr_iov, sizeof(*segs));
+		bufs = calloc((size_t)nr_iov, sizeof(*bufs));
+	}
+	pl_stat_add(&st->in_flight, 1);
+	n = segs && bufs ? vectored(file, dir, iov, nr_iov, bytes, offset, flags, segs, bufs)
+			 : pl_fail(-ENOMEM, "no memory for the request");
+	pl_stat_sub(&st->in_flight, 1);
+	pl_stats_request(&file->ctx->stats, dir, bytes, n, pl_now_ns() - start);
+	if (nr_iov > 1) {
+		free(segs);
+		free(bufs);
+	}
+	pl_file_put(file);
+	return n;
+}
+
+ssize_t peerlane_read(struct peerlane_file *file, void *addr, size_t bytes, off_t offset)
+{
+	struct iovec iov = { .iov_base = addr, .iov_len = bytes };
+
+	if (!addr)
+		return pl_fail(-EINVAL, "the memory address is NULL");
+	return pl_io_vectored(file, PEERLANE_READ, &iov, 1, offset, 0);
+}
+
+ssize_t peerlane_write(struct peerlane_file *file, const void *addr, size_t bytes, off_t offset,
+		       unsigned int flags)
+{
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)addr, .iov_len = bytes };
+
+	if (!addr)
+		return pl_fail(-EINVAL, "the memory address is NULL");
+	return pl_io_vectored(file, PEERLANE_WRITE, &iov, 1, offset, flags);
+}
+
+ssize_t peerlane_readv(struct peerlane_file *file, const struct iovec *iov, int nr_iov,
+		       off_t offset)
+{
+	return pl_io_vectored(file, PEERLANE_READ, iov, nr_iov, offset, 0);
+}
+
+ssize_t peerlane_writev(struct peerlane_file *file, const struct iovec *iov, int nr_iov,
+			off_t offset, unsigned int flags)
+{
+	return pl_io_vectored(file, PEERLANE_WRITE, iov, nr_iov, offset, flags);
+}

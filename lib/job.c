@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+/* Jobs: cutting requests into units, running them, and what came of each request. */
+#include "job.h"
+
+#include "context.h"
+#include "wmap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB 1024ul
+/* Segments up to this size are not cut. */
+#define SMALL_BYTES (64 * KIB)
+/* Slots are not worth making smaller than this to get more threads to help. */
+#define MIN_UNIT (64 * KIB)
+/* Without a lane a slot is only a number; this many units may be under way. */
+#define BARE_SLOTS 256u
+
+static size_t power_of_two_below(size_t v)
+{
+	return 1ul << (63 - __builtin_clzl(v));
+}
+
+/* Bytes of all segments, the longest, and whether any needs a slot. */
+struct shape {
+	size_t total, longest;
+	bool staged, contiguous;
+};
+
+static struct shape measure(const struct pl_job *job)
+{
+	struct shape s = { .contiguous = job->nr_ops == 1 };
+
+	for (unsigned int i = 0; i < job->nr_segs; i++) {
+		s.total += job->segs[i].bytes;
+		if (job->segs[i].bytes > s.longest)
+			s.longest = job->segs[i].bytes;
+		if (!job->segs[i].host)
+			s.staged = true;
+	}
+	return s;
+}
+
+/* The size of units: small enough that all threads get some, large enough to be worth a call. */
+static void choose_unit(struct pl_job *job, const struct shape *s)
+{
+	size_t want, most = job->ctx->opt.slot_bytes;
+
+	job->small = s->longest <= SMALL_BYTES;
+	if (job->small) {
+		job->unit_bytes = SMALL_BYTES;
+		/* Room to widen each to whole pages on both sides. */
+		job->stride = ((s->longest + 4095) & ~4095ul) + 2 * 4096;
+		return;
+	}
+	want = s->total / (2 * (job->ctx->opt.nr_threads + 1));
+	if (want < MIN_UNIT)
+		want = MIN_UNIT;
+	job->unit_bytes = power_of_two_below(want < most ? want : most);
+	job->stride = job->unit_bytes;
+}
+
+/* Units of a segment: whole if small, else cut where the file offset is a multiple. */
+static unsigned int cut(const struct pl_job *job, uint32_t seg, struct pl_unit *out)
+{
+	const struct pl_seg *s = &job->segs[seg];
+	size_t at = 0, mask = job->unit_bytes - 1, n;
+	unsigned int nr = 0;
+
+	while (at < s->bytes) {
+		n = job->small ? s->bytes : job->unit_bytes - (((size_t)s->offset + at) & mask);
+		if (n > s->bytes - at)
+			n = s->bytes - at;
+		if (out)
+			out[nr] = (struct pl_unit){ .seg = seg, .bytes = (uint32_t)n, .at = at };
+		nr++;
+		at += n;
+	}
+	return nr;
+}
+
+static int make_units(struct pl_job *job)
+{
+	unsigned int nr = 0;
+
+	for (unsigned int i = 0; i < job->nr_segs; i++) {
+		unsigned int n = cut(job, i, NULL);
+
+		job->segs[i].op->units_left += n;
+		nr += n;
+	}
+	job->nr_units = nr;
+	job->units = job->units_inline;
+	if (nr > PL_JOB_INLINE) {
+		job->units = malloc(nr * sizeof(job->units[0]));
+		if (!job->units)
+			return -ENOMEM;
+	}
+	nr = 0;
+	for (unsigned int i = 0; i < job->nr_segs; i++)
+		nr += cut(job, i, job->units + nr);
+	return 0;
+}
+
+/* How many threads help, beside the one that runs the job. */
+static unsigned int helpers(const struct pl_job *job, const struct shape *s)
+{
+	unsigned int max = job->ctx->opt.nr_threads, share;
+
+	if (job->ordered || job->nr_units < 2)
+		return 0;
+	/* Plain writes to one file queue up at its lock: help only makes the queue longer. */
+	if (job->op == PEERLANE_WRITE && job->nr_ops == 1 && !job->wmap &&
+	    !(job->segs[0].op->file->want_direct && job->ctx->ring_why))
+		return 0;
+	share = job->small ? (job->nr_units + 31) / 32 : job->nr_units - 1;
+	(void)s;
+	return share < max ? share : max;
+}
+
+int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, struct pl_op *ops,
+		unsigned int nr_ops, struct pl_seg *segs, unsigned int nr_segs)
+{
+	pthread_condattr_t attr;
+	struct shape shape;
+	int err;
+
+	memset(job, 0, offsetof(struct pl_job, units_inline));
+	job->ctx = ctx;
+	job->op = op;
+	job->ops = ops;
+	job->nr_ops = nr_ops;
+	job->segs = segs;
+	job->nr_segs = nr_segs;
+	for (unsigned int i = 0; i < nr_ops; i++) {
+		ops[i].stop = ops[i].bytes;
+		ops[i].units_left = 0;
+		ops[i].err = ops[i].cuda = 0;
+		job->ordered |= op == PEERLANE_WRITE && ops[i].file->append;
+	}
+	shape = measure(job);
+	choose_unit(job, &shape);
+	err = make_units(job);
+	if (err)
+		return pl_fail(err, "no memory to plan the request");
+	if (op == PEERLANE_WRITE && nr_ops == 1 && nr_segs && !job->small && !job->ordered)
+		job->wmap = pl_wmap_create(ops[0].file, segs[0].offset, shape.total);
+	job->max_helpers = helpers(job, &shape);
+	pthread_mutex_init(&job->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&job->moved, &attr);
+	pthread_condattr_destroy(&attr);
+	return 0;
+}
+
+void pl_job_fini(struct pl_job *job)
+{
+	pl_wmap_destroy(job->wmap);
+	if (job->units != job->units_inline)
+		free(job->units);
+	if (job->slots != job->slots_inline)
+		free(job->slots);
+	pthread_cond_destroy(&job->moved);
+	pthread_mutex_destroy(&job->lock);
+}
+
+void pl_job_abort(struct pl_job *job, int err, int cuda)
+{
+	pthread_mutex_lock(&job->lock);
+	for (unsigned int i = 0; i < job->nr_ops; i++) {
+		struct pl_op *op = &job->ops[i];
+
+		if (!op->units_left)
+			continue;
+		op->stop = 0;
+		op->err = err;
+		op->cuda = cuda;
+		op->units_left = 0;
+		if (op->done)
+			op->done(job, op);
+	}
+	job->next = job->finished = job->nr_units;
+	pthread_mutex_unlock(&job->lock);
+}
+
+/* A lane, if any unit needs one, and the slots. */
+static int get_slots(struct pl_job *job)
+{
+	struct shape s = measure(job);
+	unsigned int nr = BARE_SLOTS;
+	int err;
+
+	if (s.staged) {
+		err = pl_lane_acquire(job->ctx, job->small ? job->stride * job->nr_units : s.total,
+				      &job->lane);
+		if (err)
+			return err;
+		/* The lane may be smaller than hoped for. */
+		if (job->stride > job->lane->bytes)
+			return pl_fail(-ENOMEM, "the pool is too small for a slot of %zu bytes",
+				       job->stride);
+		nr = (unsigned int)(job->lane->bytes / job->stride);
+	}
+	job->nr_slots = nr < job->nr_units ? nr : job->nr_units;
+	job->slots = job->slots_inline;
+	if (job->nr_slots > PL_JOB_INLINE)
+		job->slots = malloc(job->nr_slots * sizeof(job->slots[0]));
+	if (!job->slots)
+		return pl_fail(-ENOMEM, "no memory for slots");
+	memset(job->slots, 0, job->nr_slots * sizeof(job->slots[0]));
+	return 0;
+}
+
+/* After a driver error its context may be gone: the lane forgets its queue there. */
+static void drop_failed_queues(struct pl_job *job)
+{
+	for (unsigned int i = 0; i < job->nr_segs; i++)
+		if (job->segs[i].op->cuda && !job->lane->lost)
+			pl_lane_queue_drop(job->ctx, job->lane, job->segs[i].owner);
+}
+
+void pl_job_run(struct pl_job *job)
+{
+	int err = get_slots(job);
+
+	if (err) {
+		pl_job_abort(job, err, 0);
+	} else if (job->nr_units) {
+		pl_pipe_run(job, true);
+		pl_crew_dismiss(job->ctx, &job->crew);
+	}
+	if (job->lane) {
+		drop_failed_queues(job);
+		pl_lane_release(job->ctx, job->lane);
+		job->lane = NULL;
+	}
+}
+
+unsigned int pl_job_cancel(struct pl_job *job)
+{
+	unsigned int n = 0;
+
+	pthread_mutex_lock(&job->lock);
+	if (!job->cancelled) {
+		job->cancelled = true;
+		for (unsigned int u = job->next; u < job->nr_units; u++)
+			if (u == job->next ||
+			    job->segs[job->units[u].seg].op != job->segs[job->units[u - 1].seg].op)
+				n++;
+	}
+	pthread_mutex_unlock(&job->lock);
+	return n;
+}
+
+ssize_t pl_op_result(const struct pl_op *op)
+{
+	return op->stop || !op->err ? (ssize_t)op->stop : op->err;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A job: one or more requests in one direction, cut into units that pass through a lane.
+ *
+ * A unit is at most a slot of consecutive file bytes for one stretch of memory. On a read the
+ * file side fills its slot and then the copy engine empties it; on a write the other way round.
+ * The thread that runs the job and its helpers take units as they can; neighbouring slots that
+ * are ready go to the copy engine as one copy, so many threads fill small pieces and the bus
+ * still sees large ones. Memory the CPU may address needs no slot: the file side reads or writes
+ * it in place.
+ */
+#ifndef PL_JOB_H
+#define PL_JOB_H
+
+#include "file.h"
+#include "gpu.h"
+#include "lane.h"
+#include "worker.h"
+
+struct pl_job;
+struct pl_wmap;
+
+/* One request and its outcome. The fields below the line are guarded by the job's lock. */
+struct pl_op {
+	struct peerlane_file *file;
+	size_t asked;	    /* bytes the caller asked for */
+	size_t bytes;	    /* the same, cut at the end of the file for reads */
+	unsigned int flags; /* PEERLANE_DURABLE: each write of it is */
+	uint64_t start_ns;
+	void (*done)(struct pl_job *job, struct pl_op *op); /* lock held; may be NULL */
+	void *arg;
+	void *cookie; /* of a batch */
+	/* --- */
+	unsigned int units_left;
+	size_t stop; /* the bytes before it are in place, or may still get there */
+	int err;     /* why the rest is not; 0 at the end of the file */
+	int cuda;
+};
+
+/* Consecutive file bytes for one stretch of memory. */
+struct pl_seg {
+	struct pl_op *op;
+	char *addr;
+	char *host;  /* where the CPU may reach it; NULL: through a slot */
+	void *owner; /* GPU context of the copies */
+	int gpu;     /* ordinal */
+	size_t bytes;
+	size_t at;    /* position in the request */
+	off_t offset; /* position in the file */
+};
+
+struct pl_unit {
+	uint32_t seg;
+	uint32_t bytes;
+	size_t at; /* position in the segment */
+};
+
+enum pl_slot_state {
+	PL_SLOT_FREE,
+	PL_SLOT_BUSY,	 /* the file side works on it */
+	PL_SLOT_READY,	 /* done by the first side, waits for the second */
+	PL_SLOT_COPYING, /* the copy engine works on it */
+};
+
+struct pl_slot {
+	uint8_t state; /* enum pl_slot_state */
+	uint8_t run;   /* which run, while COPYING */
+	uint8_t path;  /* enum peerlane_path it took */
+	bool pushed;   /* on the ring of the thread that runs the job */
+	uint32_t got;  /* bytes of the unit that are good */
+	int err;       /* why not all; 0 at the end of the file */
+};
+
+/* Copies in flight that end together. */
+struct pl_run {
+	struct pl_mark *mark; /* NULL: not in use */
+	void *owner;
+	int err, cuda;
+};
+
+#define PL_JOB_INLINE 4
+
+struct pl_job {
+	struct pl_crew crew; /* first: helpers are given it */
+	struct peerlane *ctx;
+	enum peerlane_op op;
+	struct pl_op *ops;
+	struct pl_seg *segs;
+	unsigned int nr_ops, nr_segs, nr_units;
+	struct pl_unit *units;
+	struct pl_lane *lane; /* NULL when no unit needs a slot */
+	struct pl_slot *slots;
+	unsigned int nr_slots;
+	size_t unit_bytes; /* largest unit; a power of two */
+	size_t stride;	   /* from slot to slot */
+	bool small;	   /* units are whole segments, each with room to widen it for O_DIRECT */
+	bool ordered;	   /* one thread, in order (O_APPEND) */
+	unsigned int max_helpers;
+	bool called; /* helpers were called; only the thread that runs the job touches it */
+	struct pl_wmap *wmap; /* for writes into the page cache by mapping; NULL: not done */
+
+	pthread_mutex_t lock; /* guards all below, the slots, and the lower half of the ops */
+	pthread_cond_t moved; /* a slot came free or the job ended */
+	unsigned int waiting; /* threads that wait for it */
+	unsigned int next;    /* first unit nobody has started */
+	unsigned int low;     /* all units before it are finished */
+	unsigned int finished;
+	struct pl_run runs[PL_RUNS];
+	unsigned int nr_runs;
+	bool issuing, polling; /* one thread at a time talks to the driver for each */
+	bool cancelled;
+	uint64_t moved_ns; /* when anything last went forward */
+
+	struct pl_unit units_inline[PL_JOB_INLINE];
+	struct pl_slot slots_inline[PL_JOB_INLINE];
+};
+
+/*
+ * Prepares a job over requests and segments the caller keeps until pl_job_fini(). Every segment
+ * is resolved, every request validated. -ENOMEM.
+ */
+int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, struct pl_op *ops,
+		unsigned int nr_ops, struct pl_seg *segs, unsigned int nr_segs);
+void pl_job_fini(struct pl_job *job);
+
+/* Runs it in the calling thread with helpers; when it returns every request has its outcome. */
+void pl_job_run(struct pl_job *job);
+/* Has the requests not yet started end with -ECANCELED. Returns how many were affected. */
+unsigned int pl_job_cancel(struct pl_job *job);
+/* Ends every request of a job that never ran. */
+void pl_job_abort(struct pl_job *job, int err, int cuda);
+
+/* The outcome as the caller sees it. */
+ssize_t pl_op_result(const struct pl_op *op);
+
+/* --- pipe.c: the passage of units; for job.c only --- */
+void pl_pipe_run(struct pl_job *job, bool owner);
+/* Ends unit @u: @got bytes of it are good. Lock held. */
+void pl_pipe_finish(struct pl_job *job, unsigned int u, size_t got, int err, int cuda);
+
+/* --- fill.c: the file side of one unit --- */
+struct pl_fill {
+	const struct peerlane_file *file;
+	char *mem;    /* where the unit's first byte is or goes */
+	off_t offset; /* of the unit in the file */
+	size_t bytes;
+	bool direct;	     /* with O_DIRECT: */
+	unsigned int before; /* then it starts this much earlier, */
+	size_t span;	     /* and is this long, to be aligned */
+	enum peerlane_path path;
+	bool durable; /* RWF_DSYNC */
+};
+
+/* Where the bytes of unit @u sit in its slot. */
+char *pl_fill_slot(const struct pl_job *job, unsigned int u);
+/* Chooses the way unit @u goes. */
+void pl_fill_plan(struct pl_job *job, unsigned int u, struct pl_fill *fill);
+/* The same for a unit that was already sent the direct way. */
+void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *fill);
+/* Does the rest of a unit of which @got bytes are done. Sets *@err; returns the bytes done. */
+size_t pl_fill_sync(struct pl_job *job, const struct pl_fill *fill, size_t got, int *err);
+/* What a whole direct request's result says of the unit. */
+size_t pl_fill_got(const struct pl_fill *fill, size_t result);
+
+#endif

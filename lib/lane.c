@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+/* Lanes and their pool. */
+#include "lane.h"
+
+#include "context.h"
+#include "ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MIB (1024ul * 1024)
+#define BIG_BYTES (32 * MIB)
+#define SMALL_BYTES (1 * MIB)
+
+static size_t power_of_two_below(size_t v)
+{
+	return 1ul << (63 - __builtin_clzl(v));
+}
+
+int pl_pool_init(struct pl_pool *pool, size_t pool_bytes, size_t slot_bytes)
+{
+	pthread_condattr_t attr;
+	size_t big, small;
+
+	memset(pool, 0, sizeof(*pool));
+	/* A quarter of the pool in small lanes for many small requests, the rest in big ones. */
+	small = pool_bytes / 4 / 16;
+	small = power_of_two_below(small < 128 * 1024 ? 128 * 1024 : small);
+	pool->lane_bytes[0] = small < SMALL_BYTES ? small : SMALL_BYTES;
+	pool->max[0] = (unsigned int)(pool_bytes / 4 / pool->lane_bytes[0]);
+	big = power_of_two_below(pool_bytes / 2);
+	big = big < BIG_BYTES ? big : BIG_BYTES;
+	pool->lane_bytes[1] = big;
+	pool->max[1] = (unsigned int)((pool_bytes - pool->max[0] * pool->lane_bytes[0]) / big);
+	if (slot_bytes > big)
+		return -EINVAL;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&pool->lock, NULL);
+	pthread_cond_init(&pool->freed, &attr);
+	pthread_condattr_destroy(&attr);
+	return 0;
+}
+
+static void queue_free(struct peerlane *ctx, struct pl_lane_queue *q)
+{
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+
+	for (int i = 0; i < PL_RUNS; i++)
+		ops->mark_destroy(ctx->gpu, q->marks[i]);
+	ops->queue_destroy(ctx->gpu, q->queue);
+	free(q);
+}
+
+static void lane_free(struct peerlane *ctx, struct pl_lane *lane)
+{
+	while (lane->queues) {
+		struct pl_lane_queue *q = lane->queues;
+
+		lane->queues = q->next;
+		queue_free(ctx, q);
+	}
+	pl_ring_destroy(lane->ring);
+	if (lane->pinned)
+		ctx->gpu->ops->pin_free(ctx->gpu, lane->mem, lane->bytes);
+	else
+		munmap(lane->mem, lane->bytes);
+	free(lane);
+}
+
+void pl_pool_fini(struct peerlane *ctx)
+{
+	struct pl_pool *pool = &ctx->pool;
+
+	for (int big = 0; big < 2; big++) {
+		while (pool->idle[big]) {
+			struct pl_lane *lane = pool->idle[big];
+
+			pool->idle[big] = lane->next;
+			lane_free(ctx, lane);
+		}
+	}
+	/* Memory a device may still write to is never given back; only the record of it is. */
+	while (pool->lost) {
+		struct pl_lane *lane = pool->lost;
+
+		pool->lost = lane->next;
+		free(lane);
+	}
+	pthread_cond_destroy(&pool->freed);
+	pthread_mutex_destroy(&pool->lock);
+}
+
+/* Makes a lane; no lock held. Without pinned memory ordinary memory serves, more slowly. */
+static struct pl_lane *lane_create(struct peerlane *ctx, bool big)
+{
+	struct peerlane_stats *st = pl_ctx_stats(ctx);
+	struct pl_lane *lane = calloc(1, sizeof(*lane));
+	void *mem;
+
+	if (!lane)
+		return NULL;
+	lane->big = big;
+	lane->bytes = ctx->pool.lane_bytes[big];
+	if (!ctx->gpu->ops->pin_alloc(ctx->gpu, lane->bytes, &mem)) {
+		lane->pinned = true;
+		lane->mem = mem;
+		pl_stat_add(&st->pool_bytes, lane->bytes);
+		/* A race between two makers may miss the very peak; it is a report, not a bound. */
+		if (st->pool_bytes > st->pool_peak)
+			__atomic_store_n(&st->pool_peak, st->pool_bytes, __ATOMIC_RELAXED);
+		return lane;
+	}
+	pl_stat_add(&st->pool_failures, 1);
+	mem = mmap(NULL, lane->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mem == MAP_FAILED) {
+		free(lane);
+		return NULL;
+	}
+	lane->mem = mem;
+	if (!__atomic_exchange_n(&ctx->pool.refused, true, __ATOMIC_RELAXED))
+		pl_log(ctx, 1, "no pinned memory left: staging through ordinary memory, slower");
+	return lane;
+}
+
+/* Takes an idle lane or the right to make one. Returns false when neither is there. */
+static bool take(struct pl_pool *pool, bool big, struct pl_lane **lane)
+{
+	*lane = pool->idle[big];
+	if (*lane) {
+		pool->idle[big] = (*lane)->next;
+		return true;
+	}
+	if (pool->nr[big] < pool->max[big]) {
+		pool->nr[big]++;
+		return true;
+	}
+	return false;
+}
+
+int pl_lane_acquire(struct peerlane *ctx, size_t bytes, struct pl_lane **out)
+{
+	struct pl_pool *pool = &ctx->pool;
+	bool big = bytes > pool->lane_bytes[0], waited = false, is_big = big;
+	struct pl_lane *lane;
+	struct timespec until;
+	int err = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += ctx->opt.timeout_ms / 1000;
+	until.tv_nsec += ctx->opt.timeout_ms % 1000 * 1000000l;
+	if (until.tv_nsec >= 1000000000l) {
+		until.tv_nsec -= 1000000000l;
+		until.tv_sec++;
+	}
+	pthread_mutex_lock(&pool->lock);
+	for (;;) {
+		is_big = big;
+		if (take(pool, is_big, &lane))
+			break;
+		is_big = !big;
+		if (take(pool, is_big, &lane))
+			break;
+		if (!waited)
+			pl_stat_add(&pl_ctx_stats(ctx)->pool_waits, 1);
+		waited = true;
+		if (err) {
+			pthread_mutex_unlock(&pool->lock);
+			return pl_fail(-ETIMEDOUT, "no staging memory came free in time");
+		}
+		err = pthread_cond_timedwait(&pool->freed, &pool->lock, &until);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (!lane)
+		lane = lane_create(ctx, is_big);
+	if (!lane) {
+		pthread_mutex_lock(&pool->lock);
+		pool->nr[is_big]--;
+		pthread_cond_signal(&pool->freed);
+		pthread_mutex_unlock(&pool->lock);
+		return pl_fail(-ENOMEM, "no memory for staging");
+	}
+	*out = lane;
+	return 0;
+}
+
+void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane)
+{
+	struct pl_pool *pool = &ctx->pool;
+
+	if (!lane)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	if (lane->lost) {
+		lane->next = pool->lost;
+		pool->lost = lane;
+		pool->nr[lane->big]--;
+	} else {
+		lane->next = pool->idle[lane->big];
+		pool->idle[lane->big] = lane;
+	}
+	pthread_cond_signal(&pool->freed);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+int pl_lane_queue(struct peerlane *ctx, struct pl_lane *lane, void *owner,
+		  struct pl_lane_queue **out)
+{
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+	struct pl_lane_queue *q;
+	int err;
+
+	for (q = lane->queues; q; q = q->next) {
+		if (q->owner == owner) {
+			*out = q;
+			return 0;
+		}
+	}
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		return -ENOMEM;
+	q->owner = owner;
+	err = ops->queue_create(ctx->gpu, owner, &q->queue);
+	for (int i = 0; i < PL_RUNS && !err; i++)
+		err = ops->mark_create(ctx->gpu, q->queue, &q->marks[i]);
+	if (err) {
+		queue_free(ctx, q);
+		return err;
+	}
+	q->next = lane->queues;
+	lane->queues = q;
+	*out = q;
+	return 0;
+}
+
+void pl_lane_queue_drop(struct peerlane *ctx, struct pl_lane *lane, void *owner)
+{
+	for (struct pl_lane_queue **p = &lane->queues; *p; p = &(*p)->next) {
+		struct pl_lane_queue *q = *p;
+
+		if (q->owner == owner) {
+			*p = q->next;
+			queue_free(ctx, q);
+			return;
+		}
+	}
+}
+
+struct pl_ring *pl_lane_ring(struct peerlane *ctx, struct pl_lane *lane)
+{
+	if (!lane->ring && !ctx->ring_why && pl_ring_create(&lane->ring, ctx->opt.queue_depth))
+		return NULL;
+	return lane->ring;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lanes: what one request needs to stage data. A lane is a run of pinned memory, copy queues for
+ * the GPUs it has served, and an io_uring. A request takes one lane and no second one, so
+ * requests that wait for a lane wait only for requests that can finish: no deadlock. The pool
+ * is bounded; lanes are made when first needed and kept until the context closes.
+ */
+#ifndef PL_LANE_H
+#define PL_LANE_H
+
+#include "gpu.h"
+
+#include <pthread.h>
+
+struct peerlane;
+struct pl_ring;
+
+/* Copy lists a queue may have in flight. */
+#define PL_RUNS 4
+
+struct pl_lane_queue {
+	struct pl_lane_queue *next;
+	void *owner;
+	struct pl_queue *queue;
+	struct pl_mark *marks[PL_RUNS];
+};
+
+struct pl_lane {
+	struct pl_lane *next;
+	char *mem;
+	size_t bytes;
+	bool big;
+	bool pinned; /* false: the system refused pinned memory and this is ordinary memory */
+	bool lost;   /* a copy or read into it may still be running: not to be used again */
+	struct pl_lane_queue *queues;
+	struct pl_ring *ring; /* NULL until first used */
+};
+
+struct pl_pool {
+	pthread_mutex_t lock; /* guards all below */
+	pthread_cond_t freed;
+	struct pl_lane
+		*idle[2]; /* [big]: last used first, its memory is still in the CPU's caches */
+	unsigned int nr[2], max[2];
+	size_t lane_bytes[2];
+	struct pl_lane *lost;
+	bool refused; /* pinned memory was refused once; said in the log */
+};
+
+int pl_pool_init(struct pl_pool *pool, size_t pool_bytes, size_t slot_bytes);
+void pl_pool_fini(struct peerlane *ctx);
+
+/* A lane for a request of @bytes; waits, at most the context's time-out, while all are taken. */
+int pl_lane_acquire(struct peerlane *ctx, size_t bytes, struct pl_lane **out);
+void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane);
+
+/* The lane's queue for a GPU context, made when first asked for. */
+int pl_lane_queue(struct peerlane *ctx, struct pl_lane *lane, void *owner,
+		  struct pl_lane_queue **out);
+/* Forgets a queue after a driver error: its context may be gone. */
+void pl_lane_queue_drop(struct peerlane *ctx, struct pl_lane *lane, void *owner);
+/* The lane's io_uring, or NULL where there is none. */
+struct pl_ring *pl_lane_ring(struct peerlane *ctx, struct pl_lane *lane);
+
+#endif

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+/* io_uring, over liburing. */
+#include "ring.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+
+struct pl_ring {
+	struct io_uring uring;
+	unsigned int depth;
+	unsigned int in_flight; /* pushed and not yet collected */
+};
+
+/* No request has it: marks the cancel request's own completion. */
+#define CANCEL_TAG UINT64_MAX
+
+const char *pl_ring_refused(void)
+{
+	struct io_uring uring;
+	int err = io_uring_queue_init(2, &uring, 0);
+
+	if (!err) {
+		/* Needed to wait with a bound and without a timer request (Linux 5.11). */
+		bool bounded = uring.features & IORING_FEAT_EXT_ARG;
+
+		io_uring_queue_exit(&uring);
+		return bounded ? NULL : "the kernel's io_uring is too old (Linux 5.11 is needed)";
+	}
+	switch (-err) {
+	case ENOSYS:
+		return "the kernel has no io_uring";
+	case EPERM:
+	case EACCES:
+		return "io_uring is forbidden here (sysctl kernel.io_uring_disabled or a seccomp "
+		       "filter, as in containers)";
+	case ENOMEM:
+		return "io_uring found no locked memory (ulimit -l)";
+	default:
+		return "io_uring could not be set up";
+	}
+}
+
+int pl_ring_create(struct pl_ring **out, unsigned int depth)
+{
+	struct pl_ring *r = calloc(1, sizeof(*r));
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	err = io_uring_queue_init(depth, &r->uring, 0);
+	if (err) {
+		free(r);
+		return err;
+	}
+	io_uring_ring_dontfork(&r->uring);
+	r->depth = depth;
+	*out = r;
+	return 0;
+}
+
+void pl_ring_destroy(struct pl_ring *r)
+{
+	if (!r)
+		return;
+	io_uring_queue_exit(&r->uring);
+	free(r);
+}
+
+unsigned int pl_ring_in_flight(const struct pl_ring *r)
+{
+	return r->in_flight;
+}
+
+int pl_ring_push(struct pl_ring *r, bool write, int fd, void *mem, size_t bytes, off_t offset,
+		 bool durable, uint64_t tag)
+{
+	struct io_uring_sqe *sqe;
+
+	if (r->in_flight >= r->depth)
+		return -EAGAIN;
+	sqe = io_uring_get_sqe(&r->uring);
+	if (!sqe)
+		return -EAGAIN;
+	if (write)
+		io_uring_prep_write(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset);
+	else
+		io_uring_prep_read(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset);
+	if (durable)
+		sqe->rw_flags = RWF_DSYNC;
+	io_uring_sqe_set_data64(sqe, tag);
+	r->in_flight++;
+	return 0;
+}
+
+static unsigned int reap(struct pl_ring *r, struct pl_ring_done *done, unsigned int max)
+{
+	struct io_uring_cqe *cqe;
+	unsigned int n = 0;
+
+	while (n < max && !io_uring_peek_cqe(&r->uring, &cqe)) {
+		if (cqe->user_data != CANCEL_TAG) {
+			done[n].tag = cqe->user_data;
+			done[n].result = cqe->res;
+			n++;
+			r->in_flight--;
+		}
+		io_uring_cqe_seen(&r->uring, cqe);
+	}
+	return n;
+}
+
+int pl_ring_collect(struct pl_ring *r, struct pl_ring_done *done, unsigned int max,
+		    unsigned int wait_us)
+{
+	struct __kernel_timespec ts = { .tv_sec = wait_us / 1000000,
+					.tv_nsec = wait_us % 1000000 * 1000ll };
+	struct io_uring_cqe *cqe;
+	int err;
+
+	if (io_uring_sq_ready(&r->uring)) {
+		err = io_uring_submit(&r->uring);
+		/* Out of kernel memory for the moment: what is in flight will free some. */
+		if (err < 0 && err != -EAGAIN && err != -EBUSY && err != -EINTR)
+			return err;
+	}
+	if (wait_us && r->in_flight && !io_uring_cq_ready(&r->uring)) {
+		err = io_uring_wait_cqes(&r->uring, &cqe, 1, &ts, NULL);
+		if (err < 0 && err != -ETIME && err != -EINTR && err != -EAGAIN)
+			return err;
+	}
+	return (int)reap(r, done, max);
+}
+
+void pl_ring_cancel(struct pl_ring *r)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
+
+	if (!sqe)
+		return;
+	io_uring_prep_cancel(sqe, NULL, IORING_ASYNC_CANCEL_ALL | IORING_ASYNC_CANCEL_ANY);
+	io_uring_sqe_set_data64(sqe, CANCEL_TAG);
+	io_uring_submit(&r->uring);
+}

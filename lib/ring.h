@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* An io_uring for reads and writes at given positions. One thread at a time uses a ring. */
+#ifndef PL_RING_H
+#define PL_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct pl_ring;
+
+/* One finished request. */
+struct pl_ring_done {
+	uint64_t tag;
+	int result; /* bytes or a negative errno */
+};
+
+/* Whether this process may use io_uring; a reason when not, NULL when it may. */
+const char *pl_ring_refused(void);
+
+int pl_ring_create(struct pl_ring **out, unsigned int depth);
+void pl_ring_destroy(struct pl_ring *ring);
+
+/* Queues a request without submitting it. -EAGAIN when the ring is full. */
+int pl_ring_push(struct pl_ring *ring, bool write, int fd, void *mem, size_t bytes, off_t offset,
+		 bool durable, uint64_t tag);
+/* Submits what was pushed and collects what is done: waits up to @wait_us for the first (0: does
+ * not wait). Returns how many, or a negative errno. */
+int pl_ring_collect(struct pl_ring *ring, struct pl_ring_done *done, unsigned int max,
+		    unsigned int wait_us);
+/* Asks the kernel to cancel everything in flight; the requests still come out of collect(). */
+void pl_ring_cancel(struct pl_ring *ring);
+unsigned int pl_ring_in_flight(const struct pl_ring *ring);
+
+#endif

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Stream-ordered I/O. Two things are queued on the caller's stream: a host function that hands
+ * the request to a worker, and a wait until a word in pinned memory reaches the request's number.
+ * The worker does the I/O as any caller would and then raises the word. Requests of one stream
+ * run one after the other, so one word per stream is enough and its numbers only grow.
+ */
+#include "stream.h"
+
+#include "context.h"
+#include "io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WORDS_PER_CHUNK 64u
+#define WORD_BYTES 64u /* one cache line each */
+
+struct pl_stream {
+	struct pl_stream *next;
+	uintptr_t key[2];
+	pthread_mutex_t lock; /* keeps number and order on the stream the same */
+	uint32_t *word;
+	uint32_t number; /* of the last request queued */
+	void *chunk;	 /* the pinned memory, on the stream that must free it; else NULL */
+};
+
+struct request {
+	struct pl_task task;
+	struct peerlane_file *file;
+	enum peerlane_op op;
+	void *addr;
+	const size_t *bytes;
+	const off_t *offset;
+	size_t bytes_now;
+	off_t offset_now;
+	ssize_t *result;
+	unsigned int flags;
+	uint32_t *word;
+	uint32_t number;
+};
+
+/* A word nobody has yet; streams_lock held. Lines of a chunk go to the streams after its owner. */
+static int new_word(struct peerlane *ctx, struct pl_stream *s)
+{
+	struct pl_stream *last = ctx->streams;
+	unsigned int used = 0;
+	void *chunk;
+	int err;
+
+	for (struct pl_stream *p = last; p; p = p->next)
+		used++;
+	if (used % WORDS_PER_CHUNK) {
+		s->word = last->word + WORD_BYTES / sizeof(uint32_t);
+		return 0;
+	}
+	err = ctx->gpu->ops->pin_alloc(ctx->gpu, WORDS_PER_CHUNK * WORD_BYTES, &chunk);
+	if (err)
+		return pl_fail_gpu(err, ctx->gpu->ops->result(), "no pinned memory for a stream");
+	memset(chunk, 0, WORDS_PER_CHUNK * WORD_BYTES);
+	s->chunk = chunk;
+	s->word = chunk;
+	return 0;
+}
+
+static int find_stream(struct peerlane *ctx, void *stream, struct pl_stream **out)
+{
+	struct pl_stream *s;
+	uintptr_t key[2];
+	int err = ctx->gpu->ops->stream_key(ctx->gpu, stream, key);
+
+	if (err)
+		return pl_fail_gpu(err, ctx->gpu->ops->result(), "the stream is not usable");
+	pthread_mutex_lock(&ctx->streams_lock);
+	for (s = ctx->streams; s; s = s->next)
+		if (s->key[0] == key[0] && s->key[1] == key[1])
+			break;
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		err = s ? new_word(ctx, s) : pl_fail(-ENOMEM, "no memory for a stream");
+		if (err) {
+			free(s);
+			s = NULL;
+		} else {
+			memcpy(s->key, key, sizeof(key));
+			pthread_mutex_init(&s->lock, NULL);
+			s->next = ctx->streams;
+			ctx->streams = s;
+		}
+	}
+	pthread_mutex_unlock(&ctx->streams_lock);
+	*out = s;
+	return err;
+}
+
+static void finish(struct request *r, ssize_t result)
+{
+	struct peerlane_file *file = r->file;
+	uint32_t *word = r->word, number = r->number;
+
+	*r->result = result;
+	free(r);
+	pl_file_put(file);
+	/* Whoever sees the number sees the result: the stream, and the host after it. */
+	__atomic_store_n(word, number, __ATOMIC_RELEASE);
+}
+
+/* In a worker: the I/O itself. */
+static void perform(struct pl_task *task)
+{
+	struct request *r = (struct request *)task;
+	struct iovec iov = { .iov_base = r->addr };
+	bool fixed = r->flags & PEERLANE_FIXED;
+
+	iov.iov_len = fixed ? r->bytes_now : *r->bytes;
+	finish(r, pl_io_vectored(r->file, r->op, &iov, 1, fixed ? r->offset_now : *r->offset,
+				 r->flags & PEERLANE_DURABLE));
+}
+
+/* On the stream: the work before is done. No GPU call is allowed here. */
+static void reached(void *arg)
+{
+	struct request *r = arg;
+
+	r->task.run = perform;
+	if (pl_task_post(r->file->ctx, &r->task))
+		finish(r, -EAGAIN);
+}
+
+/* Queues the two things; the stream's lock is held. */
+static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+{
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+	uint32_t *word = s->word, number = s->number + 1;
+	int err;
+
+	r->word = word;
+	r->number = number;
+	err = ops->stream_call(ctx->gpu, stream, reached, r);
+	if (err)
+		return pl_fail_gpu(err, ops->result(), "the stream refused: %s",
+				   ops->result_name(ctx->gpu, ops->result()));
+	/* From here on the request belongs to the stream. */
+	s->number = number;
+	err = ops->stream_hold(ctx->gpu, stream, word, number);
+	if (err)
+		return pl_fail_gpu(err, ops->result(),
+				   "the request is queued but the stream will not wait for it: %s",
+				   ops->result_name(ctx->gpu, ops->result()));
+	return 0;
+}
+
+static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, const size_t *bytes,
+		  const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
+{
+	struct pl_stream *s;
+	struct request *r;
+	int err;
+
+	if (!addr || !bytes || !offset || !result)
+		return pl_fail(-EINVAL, "the %s pointer is NULL",
+			       !addr	 ? "memory"
+			       : !bytes	 ? "length"
+			       : !offset ? "offset"
+					 : "result");
+	err = pl_file_get(file, op);
+	if (err)
+		return err;
+	err = find_stream(file->ctx, stream, &s);
+	if (err)
+		goto err_put;
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		err = pl_fail(-ENOMEM, "no memory for the request");
+		goto err_put;
+	}
+	r->file = file;
+	r->op = op;
+	r->addr = addr;
+	r->bytes = bytes;
+	r->offset = offset;
+	if (flags & PEERLANE_FIXED) {
+		r->bytes_now = *bytes;
+		r->offset_now = *offset;
+	}
+	r->result = result;
+	r->flags = flags;
+	pthread_mutex_lock(&s->lock);
+	err = enqueue(file->ctx, s, r, stream);
+	/* Not queued at all: nobody else will free it. */
+	if (err && s->number != r->number) {
+		free(r);
+		pthread_mutex_unlock(&s->lock);
+		goto err_put;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return err;
+
+err_put:
+	pl_file_put(file);
+	return err;
+}
+
+int peerlane_read_async(struct peerlane_file *file, void *addr, const size_t *bytes,
+			const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
+{
+	if (flags & ~PEERLANE_FIXED)
+		return pl_fail(-EINVAL, "unknown flags %#x", flags & ~PEERLANE_FIXED);
+	return submit(file, PEERLANE_READ, addr, bytes, offset, result, stream, flags);
+}
+
+int peerlane_write_async(struct peerlane_file *file, const void *addr, const size_t *bytes,
+			 const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
+{
+	if (flags & ~(PEERLANE_FIXED | PEERLANE_DURABLE))
+		return pl_fail(-EINVAL, "unknown flags %#x",
+			       flags & ~(PEERLANE_FIXED | PEERLANE_DURABLE));
+	return submit(file, PEERLANE_WRITE, (void *)(uintptr_t)addr, bytes, offset, result, stream,
+		      flags);
+}
+
+void pl_streams_fini(struct peerlane *ctx)
+{
+	const struct timespec nap = { .tv_nsec = 1000000 };
+	uint64_t deadline = pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
+	struct pl_stream *s;
+
+	for (s = ctx->streams; s; s = s->next)
+		while ((int32_t)(__atomic_load_n(s->word, __ATOMIC_ACQUIRE) - s->number) < 0 &&
+		       pl_now_ns() < deadline)
+			nanosleep(&nap, NULL);
+	while (ctx->streams) {
+		s = ctx->streams;
+		ctx->streams = s->next;
+		/* A word a stream may still look at is not given back. */
+		if (s->chunk && pl_now_ns() < deadline)
+			ctx->gpu->ops->pin_free(ctx->gpu, s->chunk, WORDS_PER_CHUNK * WORD_BYTES);
+		pthread_mutex_destroy(&s->lock);
+		free(s);
+	}
+}

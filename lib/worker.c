@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/* Worker threads: made when first needed, spinning briefly between pieces of work, then asleep. */
+#include "worker.h"
+
+#include "context.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+/* A worker that just had work looks for more this long: a caller in a loop of reads comes back
+ * within it, and waking a sleeping thread costs as much as copying 300 KiB. */
+#define SPIN_NS 60000u
+/* Spinning pays only where there are cores to spare. */
+#define SPIN_MIN_CPUS 6u
+
+unsigned int pl_nr_cpus(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return 1;
+	return (unsigned int)CPU_COUNT(&set);
+}
+
+int pl_workers_init(struct pl_workers *w, unsigned int max)
+{
+	memset(w, 0, sizeof(*w));
+	w->threads = calloc(max, sizeof(w->threads[0]));
+	if (!w->threads)
+		return -ENOMEM;
+	w->max = max;
+	w->tasks_end = &w->tasks;
+	w->spin_ns = pl_nr_cpus() >= SPIN_MIN_CPUS ? SPIN_NS : 0;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->wake, NULL);
+	pthread_cond_init(&w->left, NULL);
+	return 0;
+}
+
+static struct pl_crew *find_crew(struct pl_workers *w)
+{
+	for (struct pl_crew *c = w->crews; c; c = c->next)
+		if (c->want)
+			return c;
+	return NULL;
+}
+
+/* Looks for a post without the lock for a short time; lock held on entry and return. */
+static void spin(struct pl_workers *w)
+{
+	uint32_t seen = __atomic_load_n(&w->posts, __ATOMIC_RELAXED);
+	uint64_t end;
+
+	pthread_mutex_unlock(&w->lock);
+	end = pl_now_ns() + w->spin_ns;
+	do {
+		for (int i = 0; i < 32; i++)
+			pl_cpu_relax();
+	} while (__atomic_load_n(&w->posts, __ATOMIC_RELAXED) == seen && pl_now_ns() < end);
+	pthread_mutex_lock(&w->lock);
+}
+
+/* Does one piece of work; lock held on entry and return. Returns false when there is none. */
+static bool work(struct pl_workers *w)
+{
+	struct pl_crew *crew = find_crew(w);
+	struct pl_task *task = w->tasks;
+
+	if (crew) {
+		crew->want--;
+		crew->inside++;
+		pthread_mutex_unlock(&w->lock);
+		crew->help(crew);
+		pthread_mutex_lock(&w->lock);
+		if (!--crew->inside)
+			pthread_cond_broadcast(&w->left);
+		return true;
+	}
+	if (task) {
+		w->tasks = task->next;
+		if (!w->tasks)
+			w->tasks_end = &w->tasks;
+		pthread_mutex_unlock(&w->lock);
+		task->run(task);
+		pthread_mutex_lock(&w->lock);
+		return true;
+	}
+	return false;
+}
+
+static void *worker(void *arg)
+{
+	struct pl_workers *w = arg;
+	bool rested = false;
+
+	prctl(PR_SET_NAME, "peerlane");
+	prctl(PR_SET_TIMERSLACK, 1000ul);
+	pthread_mutex_lock(&w->lock);
+	w->idle--;
+	while (!w->stop) {
+		if (work(w)) {
+			rested = false;
+			continue;
+		}
+		w->idle++;
+		if (!rested && w->spin_ns) {
+			spin(w);
+			rested = true;
+		} else {
+			w->sleeping++;
+			pthread_cond_wait(&w->wake, &w->lock);
+			w->sleeping--;
+			rested = false;
+		}
+		w->idle--;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* Adds a thread; lock held. It counts as idle at once. */
+static bool hire(struct peerlane *ctx)
+{
+	struct pl_workers *w = &ctx->workers;
+	sigset_t all, old;
+	int err;
+
+	if (w->nr == w->max)
+		return false;
+	/* Signals of the program are for the program's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&w->threads[w->nr], NULL, worker, w);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err)
+		return false;
+	w->nr++;
+	w->idle++;
+	pl_stat_add(&pl_ctx_stats(ctx)->threads, 1);
+	return true;
+}
+
+/* Makes sure @n workers will look; lock held. */
+static void call(struct peerlane *ctx, unsigned int n)
+{
+	struct pl_workers *w = &ctx->workers;
+	unsigned int awake = w->idle - w->sleeping;
+
+	__atomic_fetch_add(&w->posts, 1, __ATOMIC_RELAXED);
+	while (w->idle < n && hire(ctx))
+		;
+	for (unsigned int i = awake; i < n && i < w->idle; i++)
+		pthread_cond_signal(&w->wake);
+}
+
+void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want)
+{
+	struct pl_workers *w = &ctx->workers;
+
+	pthread_mutex_lock(&w->lock);
+	crew->want = want;
+	crew->inside = 0;
+	crew->posted = true;
+	crew->next = w->crews;
+	w->crews = crew;
+	call(ctx, want);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void pl_crew_dismiss(struct peerlane *ctx, struct pl_crew *crew)
+{
+	struct pl_workers *w = &ctx->workers;
+
+	if (!crew->posted)
+		return;
+	pthread_mutex_lock(&w->lock);
+	for (struct pl_crew **p = &w->crews; *p; p = &(*p)->next) {
+		if (*p == crew) {
+			*p = crew->next;
+			break;
+		}
+	}
+	crew->want = 0;
+	while (crew->inside)
+		pthread_cond_wait(&w->left, &w->lock);
+	crew->posted = false;
+	pthread_mutex_unlock(&w->lock);
+}
+
+int pl_task_post(struct peerlane *ctx, struct pl_task *task)
+{
+	struct pl_workers *w = &ctx->workers;
+	int err = 0;
+
+	pthread_mutex_lock(&w->lock);
+	task->next = NULL;
+	*w->tasks_end = task;
+	w->tasks_end = &task->next;
+	call(ctx, 1);
+	if (!w->nr) {
+		/* Nobody will ever come for it. */
+		w->tasks = NULL;
+		w->tasks_end = &w->tasks;
+		err = -EAGAIN;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return err;
+}
+
+void pl_workers_fini(struct peerlane *ctx)
+{
+	struct pl_workers *w = &ctx->workers;
+
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_broadcast(&w->wake);
+	__atomic_fetch_add(&w->posts, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&w->lock);
+	for (unsigned int i = 0; i < w->nr; i++)
+		pthread_join(w->threads[i], NULL);
+	pthread_cond_destroy(&w->left);
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->lock);
+	free(w->threads);
+}

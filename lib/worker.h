@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Worker threads of a context. A request that could use help posts a crew; idle workers join it,
+ * run its function once and leave. Tasks are whole pieces of work a worker does by itself.
+ */
+#ifndef PL_WORKER_H
+#define PL_WORKER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct peerlane;
+
+struct pl_crew {
+	struct pl_crew *next;
+	void (*help)(struct pl_crew *crew); /* called by each helper, at the same time */
+	unsigned int want;		    /* helpers still wanted */
+	unsigned int inside;		    /* helpers running */
+	bool posted;
+};
+
+struct pl_task {
+	struct pl_task *next;
+	void (*run)(struct pl_task *task);
+};
+
+struct pl_workers {
+	pthread_mutex_t lock; /* guards all below, and the crews posted */
+	pthread_cond_t wake;  /* something was posted, or stop */
+	pthread_cond_t left;  /* a helper left a crew */
+	struct pl_crew *crews;
+	struct pl_task *tasks, **tasks_end;
+	pthread_t *threads;
+	unsigned int nr, max;
+	unsigned int idle;     /* threads that wait for work, spinning or asleep */
+	unsigned int sleeping; /* of those, asleep */
+	unsigned int spin_ns;  /* how long an idle worker looks before it sleeps */
+	uint32_t posts;	       /* counts posts; spinning workers watch it; atomic */
+	bool stop;
+};
+
+int pl_workers_init(struct pl_workers *w, unsigned int max);
+/* Ends all threads; nothing may be posted. */
+void pl_workers_fini(struct peerlane *ctx);
+
+/* Asks for up to @want helpers. */
+void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want);
+/* No more helpers; returns when the last one has left. */
+void pl_crew_dismiss(struct peerlane *ctx, struct pl_crew *crew);
+
+/* Has @task run by a worker. -EAGAIN when no thread could be made at all. */
+int pl_task_post(struct peerlane *ctx, struct pl_task *task);
+
+/* CPUs this process may use. */
+unsigned int pl_nr_cpus(void);
+
+static inline void pl_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif
