@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* The sub-commands of the tool. */
+#ifndef PL_COMMANDS_H
+#define PL_COMMANDS_H
+
+#include "option.h"
+
+extern const struct pl_command pl_command_check;
+extern const struct pl_command pl_command_bench;
+extern const struct pl_command pl_command_cp;
+extern const struct pl_command pl_command_stat;
+
+#endif
