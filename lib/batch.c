@@ -24,6 +24,7 @@ struct group {
 	struct pl_op *ops;
 	struct pl_seg *segs;
 	struct pl_buffer **bufs;
+	const struct pl_buffer *checked; /* last one seen to be alive */
 };
 
 struct peerlane_batch {
@@ -58,12 +59,14 @@ int peerlane_batch_create(struct peerlane *ctx, unsigned int capacity, struct pe
 	}
 	b->ctx = ctx;
 	b->capacity = capacity;
-	pthread_mutex_init(&b->lock, NULL);
+	pl_lock_init(&b->lock);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&b->done, &attr);
 	pthread_condattr_destroy(&attr);
 	pl_stat_add(&pl_ctx_stats(ctx)->batches, 1);
+	if (ctx->gpu->ops->prepare)
+		ctx->gpu->ops->prepare(ctx->gpu);
 	*out = b;
 	return 0;
 }
@@ -102,7 +105,7 @@ static void request_done(struct pl_job *job, struct pl_op *op)
 				    .cuda = op->cuda };
 
 	pl_stats_request(&job->ctx->stats, job->op, op->asked, e.result,
-			 pl_now_ns() - op->start_ns);
+			 job->moved_ns > op->start_ns ? job->moved_ns - op->start_ns : 0);
 	if (e.result == -ECANCELED)
 		pl_stat_add(&pl_ctx_stats(job->ctx)->cancelled, 1);
 	pl_stat_sub(&pl_ctx_stats(job->ctx)->in_flight, 1);
@@ -207,6 +210,16 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 	if (err) {
 		pl_file_put(io->file);
 		goto err_say;
+	}
+	/* Small copies may go by a kernel, to which freed memory is fatal: look once a buffer. */
+	if (g->bufs[g->nr] && g->bufs[g->nr] != g->checked) {
+		err = pl_buffer_recheck(ctx, g->bufs[g->nr]);
+		if (err) {
+			pl_buffer_put(g->bufs[g->nr]);
+			pl_file_put(io->file);
+			goto err_say;
+		}
+		g->checked = g->bufs[g->nr];
 	}
 	if (io->op == PEERLANE_READ && io->bytes > 64 * 1024)
 		op->bytes = g->segs[g->nr].bytes = pl_io_until_end(io->file, io->bytes, io->offset);

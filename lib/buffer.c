@@ -73,7 +73,7 @@ static int cover(struct peerlane *ctx, struct pl_mem *mem, uintptr_t end)
 	int err;
 
 	while (mem->bytes && end > mem->base + mem->bytes) {
-		if (mem->kind != PL_MEM_DEVICE || joined++ == MAX_JOINED)
+		if (mem->kind != PL_MEM_DEVICE || !mem->joins || joined++ == MAX_JOINED)
 			return -EFAULT;
 		err = ctx->gpu->ops->query(ctx->gpu, (void *)(mem->base + mem->bytes), &next);
 		if (err)
@@ -134,6 +134,16 @@ int pl_buffer_resolve(struct peerlane *ctx, const void *addr, size_t bytes, stru
 		return 0;
 	}
 	return query(ctx, at, bytes, mem);
+}
+
+int pl_buffer_recheck(struct peerlane *ctx, const struct pl_buffer *buf)
+{
+	struct pl_mem mem;
+	int err = query(ctx, buf->addr, buf->bytes, &mem);
+
+	if (!err && (mem.kind != buf->mem.kind || mem.owner != buf->mem.owner))
+		err = pl_fail(-EFAULT, "the registered buffer at %p was freed", (void *)buf->addr);
+	return err;
 }
 
 void pl_buffer_put(struct pl_buffer *buf)

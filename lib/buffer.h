@@ -34,5 +34,7 @@ void pl_buffers_fini(struct pl_buffers *b);
 int pl_buffer_resolve(struct peerlane *ctx, const void *addr, size_t bytes, struct pl_mem *mem,
 		      struct pl_buffer **buf);
 void pl_buffer_put(struct pl_buffer *buf);
+/* Whether the memory under a registered buffer is still the same. -EFAULT if it was freed. */
+int pl_buffer_recheck(struct peerlane *ctx, const struct pl_buffer *buf);
 
 #endif

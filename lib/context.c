@@ -200,6 +200,7 @@ static int open_parts(struct peerlane *ctx)
 	if (err)
 		return pl_fail(err, "%s", ctx->gpu_why);
 	ctx->opt.backend = ctx->gpu->ops->name;
+	ctx->gpu->no_kernels = ctx->opt.flags & PEERLANE_NO_KERNELS;
 	err = pl_stats_init(&ctx->stats, ctx->gpu->ops->name);
 	if (err)
 		goto err_gpu;

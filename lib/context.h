@@ -27,6 +27,7 @@ struct peerlane {
 	struct pl_workers workers;
 	const char *ring_why; /* why io_uring is not used; NULL when it is */
 	struct pl_rates rates;
+	unsigned int jobs; /* being run now; atomic */
 
 	pthread_mutex_t files_lock; /* guards the two lists */
 	struct peerlane_file *files;

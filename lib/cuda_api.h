@@ -22,6 +22,7 @@ enum {
 	PL_CU_ALREADY_REGISTERED = 712,
 	PL_CU_NOT_READY = 600,
 	PL_CU_ILLEGAL_ADDRESS = 700,
+	PL_CU_CONTEXT_IS_DESTROYED = 709,
 	PL_CU_NOT_PERMITTED = 800,
 	PL_CU_NOT_SUPPORTED = 801,
 };
@@ -34,20 +35,12 @@ enum {
 	PL_CU_PTR_DEVICE_ORDINAL = 9,
 	PL_CU_PTR_RANGE_START = 11,
 	PL_CU_PTR_RANGE_SIZE = 12,
+	PL_CU_PTR_POOL = 17,
 };
 
 enum {
 	PL_CU_MEM_HOST = 1,
 	PL_CU_MEM_DEVICE = 2,
-};
-
-/* cuDeviceGetAttribute() */
-enum {
-	PL_CU_DEV_ASYNC_ENGINES = 40,
-	PL_CU_DEV_UNIFIED_ADDRESSING = 41,
-	PL_CU_DEV_READ_ONLY_REGISTER = 113,
-	PL_CU_DEV_NUMA_ID = 134,
-	PL_CU_DEV_HOST_NUMA_ID = 134,
 };
 
 #define PL_CU_HOST_ALLOC_PORTABLE 0x1u
@@ -70,11 +63,11 @@ enum {
 	X(device_name, "cuDeviceGetName", (char *, int, int), 1)                                   \
 	X(device_pci, "cuDeviceGetPCIBusId", (char *, int, int), 1)                                \
 	X(device_memory, "cuDeviceTotalMem_v2", (size_t *, int), 1)                                \
-	X(device_attribute, "cuDeviceGetAttribute", (int *, int, int), 1)                          \
 	X(primary_retain, "cuDevicePrimaryCtxRetain", (void **, int), 1)                           \
 	X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int), 1)                               \
 	X(ctx_create, "cuCtxCreate_v2", (void **, unsigned int, int), 1)                           \
 	X(ctx_destroy, "cuCtxDestroy_v2", (void *), 1)                                             \
+	X(ctx_id, "cuCtxGetId", (void *, unsigned long long *), 1)                                 \
 	X(ctx_push, "cuCtxPushCurrent_v2", (void *), 1)                                            \
 	X(ctx_pop, "cuCtxPopCurrent_v2", (void **), 1)                                             \
 	X(ctx_current, "cuCtxGetCurrent", (void **), 1)                                            \

@@ -11,7 +11,8 @@
 
 static __thread struct peerlane_error_info last;
 
-static void record(int err, int cuda, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static void record(int err, int cuda, const char *fmt,
+							 va_list ap)
 {
 	last.err = err;
 	last.cuda = cuda;

@@ -3,6 +3,7 @@
 #include "cache.h"
 #include "context.h"
 #include "job.h"
+#include "nt_copy.h"
 #include "wmap.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 /* A single request up to this size is read the plain way: asking the page cache first would cost
  * as much as it could save. */
 #define PLAIN_BYTES (64 * 1024)
+#define BOUNCE_BYTES (64 * 1024)
 
 /* Such that neighbouring units of a segment touch, and that a read widened for O_DIRECT starts
  * aligned. */
@@ -93,6 +95,16 @@ void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *f)
 	make_direct(f);
 }
 
+bool pl_fill_join(struct pl_fill *f, const struct pl_fill *next)
+{
+	if (f->direct || next->direct || f->file != next->file || f->durable != next->durable ||
+	    f->mem + f->bytes != next->mem || f->offset + (off_t)f->bytes != next->offset)
+		return false;
+	f->bytes += next->bytes;
+	f->span += next->bytes;
+	return true;
+}
+
 size_t pl_fill_got(const struct pl_fill *f, size_t result)
 {
 	if (result <= f->before)
@@ -129,6 +141,31 @@ static size_t read_plain(int fd, const struct pl_fill *f, size_t got, int *err)
 			break;
 		}
 	}
+	return got;
+}
+
+/* The same by way of a small buffer that stays in this core's cache, see nt_copy.h. */
+static size_t read_past_cache(int fd, const struct pl_fill *f, size_t got, int *err)
+{
+	static __thread char bounce[BOUNCE_BYTES] __attribute__((aligned(4096)));
+	ssize_t n;
+
+	*err = 0;
+	while (got < f->bytes) {
+		size_t want = f->bytes - got < BOUNCE_BYTES ? f->bytes - got : BOUNCE_BYTES;
+
+		n = pread(fd, bounce, want, f->offset + (off_t)got);
+		if (n > 0) {
+			pl_nt_copy(f->mem + got, bounce, (size_t)n);
+			got += (size_t)n;
+		} else if (n == 0) {
+			break;
+		} else if (errno != EINTR) {
+			*err = -errno;
+			break;
+		}
+	}
+	pl_nt_fence();
 	return got;
 }
 
@@ -177,7 +214,9 @@ size_t pl_fill_sync(struct pl_job *job, const struct pl_fill *f, size_t got, int
 		got = read_direct(f, err);
 	/* A short direct read is the end of the file or a device error in the middle: the page
 	 * cache tells which, and how far the good bytes reach. */
-	if (got < f->bytes && f->file->fd >= 0)
-		got = read_plain(f->file->fd, f, got, err);
-	return got;
+	if (got == f->bytes || f->file->fd < 0)
+		return got;
+	if (job->past_cache && f->bytes >= BOUNCE_BYTES && f->path == PEERLANE_PATH_COPY)
+		return read_past_cache(f->file->fd, f, got, err);
+	return read_plain(f->file->fd, f, got, err);
 }

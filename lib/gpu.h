@@ -24,6 +24,7 @@ struct pl_mem {
 	void *owner;	/* the GPU context copies must run in; NULL for host memory */
 	uintptr_t base; /* start of the allocation; 0 with unknown bounds */
 	size_t bytes;	/* its length; 0: unknown (host memory) */
+	bool joins;	/* one buffer may go on in the mapping behind it (VMM) */
 	char *host;	/* where the CPU sees @base, NULL if it must not touch it */
 };
 
@@ -52,6 +53,9 @@ typedef void (*pl_stream_fn)(void *arg);
  */
 struct pl_gpu_ops {
 	const char *name;
+	/* Copies are done by a device that reads memory past the CPU's caches: lines still dirty
+	 * in a core's cache slow it down. */
+	bool dma;
 
 	/* @why receives a sentence when it fails. */
 	int (*open)(struct pl_gpu **out, char *why, size_t why_bytes);
@@ -80,8 +84,11 @@ struct pl_gpu_ops {
 	void (*queue_destroy)(struct pl_gpu *gpu, struct pl_queue *queue);
 	int (*mark_create)(struct pl_gpu *gpu, struct pl_queue *queue, struct pl_mark **out);
 	void (*mark_destroy)(struct pl_gpu *gpu, struct pl_mark *mark);
+	/* Many small copies will come: make ready what must not be made ready later, when work of
+	 * the caller may be waiting for them. May be NULL. */
+	void (*prepare)(struct pl_gpu *gpu);
 	/* Queue @nr copies and then set @mark. After an error some of them may have been queued;
-	 * @mark is set all the same where possible, and queue_sync() tells when none runs. */
+	 * @mark is set all the same where possible. */
 	int (*copy)(struct pl_gpu *gpu, struct pl_queue *queue, enum pl_dir dir,
 		    const struct pl_copy *list, unsigned int nr, struct pl_mark *mark);
 	/* 1: passed, 0: not yet, negative: the copies before it failed. Never blocks. */
@@ -117,6 +124,7 @@ struct pl_gpu_ops {
 /* Head of each back end's own struct. */
 struct pl_gpu {
 	const struct pl_gpu_ops *ops;
+	bool no_kernels; /* launch nothing of our own; set after open() */
 };
 
 extern const struct pl_gpu_ops pl_gpu_cuda;

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 struct pl_queue {
 	void *owner;
@@ -57,37 +59,6 @@ static const char *cuda_result_name(struct pl_gpu *gpu, int result)
 	return name;
 }
 
-int pl_cuda_enter(struct pl_cuda *c, void *owner)
-{
-	return pl_cuda_check(c->api.ctx_push(owner));
-}
-
-void pl_cuda_leave(struct pl_cuda *c)
-{
-	void *old;
-
-	c->api.ctx_pop(&old);
-}
-
-int pl_cuda_primary(struct pl_cuda *c, int ordinal, void **out)
-{
-	int err = 0, dev;
-
-	if (ordinal < 0 || ordinal >= c->nr_gpus)
-		return -ENODEV;
-	pthread_mutex_lock(&c->lock);
-	if (!c->devices[ordinal].primary) {
-		err = pl_cuda_check(c->api.device_get(&dev, ordinal));
-		if (!err)
-			err = pl_cuda_check(
-				c->api.primary_retain(&c->devices[ordinal].primary, dev));
-	}
-	if (!err)
-		*out = c->devices[ordinal].primary;
-	pthread_mutex_unlock(&c->lock);
-	return err;
-}
-
 static int cuda_open(struct pl_gpu **out, char *why, size_t why_bytes)
 {
 	struct pl_cuda *c = calloc(1, sizeof(*c));
@@ -130,21 +101,9 @@ err_free:
 static void cuda_close(struct pl_gpu *gpu)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	int dev;
 
 	pl_cuda_modules_free(c, true);
-	for (int i = 0; i < c->nr_gpus; i++) {
-		if (c->devices[i].pins)
-			c->api.ctx_destroy(c->devices[i].pins);
-		if (!c->devices[i].primary)
-			continue;
-		if (c->devices[i].stream && !pl_cuda_enter(c, c->devices[i].primary)) {
-			c->api.stream_destroy(c->devices[i].stream);
-			pl_cuda_leave(c);
-		}
-		if (!c->api.device_get(&dev, i))
-			c->api.primary_release(dev);
-	}
+	pl_cuda_contexts_free(c, true);
 	/* libcuda stays loaded: other users of the process may hold pointers into it. */
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -153,6 +112,7 @@ static void cuda_close(struct pl_gpu *gpu)
 static void cuda_abandon(struct pl_gpu *gpu)
 {
 	pl_cuda_modules_free(pl_cuda_of(gpu), false);
+	pl_cuda_contexts_free(pl_cuda_of(gpu), false);
 	free(gpu);
 }
 
@@ -160,19 +120,20 @@ static int cuda_query(struct pl_gpu *gpu, const void *addr, struct pl_mem *out)
 {
 	static const int what[] = { PL_CU_PTR_CONTEXT,	   PL_CU_PTR_MEMORY_TYPE,
 				    PL_CU_PTR_IS_MANAGED,  PL_CU_PTR_DEVICE_ORDINAL,
-				    PL_CU_PTR_RANGE_START, PL_CU_PTR_RANGE_SIZE };
+				    PL_CU_PTR_RANGE_START, PL_CU_PTR_RANGE_SIZE,
+				    PL_CU_PTR_POOL };
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	void *context = NULL;
+	void *context = NULL, *pool = NULL;
 	unsigned int type = 0, managed = 0;
 	int ordinal = -1, err;
 	pl_cu_ptr start = 0;
 	size_t bytes = 0;
-	void *where[] = { &context, &type, &managed, &ordinal, &start, &bytes };
+	void *where[] = { &context, &type, &managed, &ordinal, &start, &bytes, &pool };
 
 	memset(out, 0, sizeof(*out));
 	out->gpu = -1;
 	/* Memory CUDA never saw: either an error or success with all zero. */
-	if (c->api.pointer_attributes(6, what, where, (pl_cu_ptr)(uintptr_t)addr) || !type)
+	if (c->api.pointer_attributes(7, what, where, (pl_cu_ptr)(uintptr_t)addr) || !type)
 		return 0;
 	out->base = (uintptr_t)start;
 	out->bytes = bytes;
@@ -183,14 +144,13 @@ static int cuda_query(struct pl_gpu *gpu, const void *addr, struct pl_mem *out)
 	}
 	out->kind = managed ? PL_MEM_MANAGED : PL_MEM_DEVICE;
 	out->gpu = ordinal < 0 ? 0 : ordinal;
-	out->owner = context;
-	if (!out->owner) {
-		/* VMM and pool memory belongs to a device, not to a context. */
-		err = pl_cuda_primary(c, out->gpu, &out->owner);
-		if (err)
-			return err;
-	}
-	return 0;
+	out->joins = !context && !pool;
+	/* VMM and pool memory belongs to a device, not to a context. The primary context is kept
+	 * in any case: the caller may give up his reference while our queues are in it. */
+	err = pl_cuda_primary(c, out->gpu, &out->owner);
+	if (!err && context)
+		err = pl_cuda_owner_of(c, context, &out->owner);
+	return err;
 }
 
 static int cuda_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out)
@@ -222,51 +182,28 @@ static void cuda_pin_free(struct pl_gpu *gpu, void *addr, size_t bytes)
 	pl_cuda_leave(c);
 }
 
-/*
- * The context in which file pages are pinned. Unpinning waits for everything that runs in its
- * context, so that must be one where nothing runs: not the caller's.
- */
-static int pin_context(struct pl_cuda *c, int ordinal, void **out)
-{
-	struct pl_cuda_device *d = &c->devices[ordinal];
-	void *old;
-	int err = 0, dev;
-
-	pthread_mutex_lock(&c->lock);
-	if (!d->pins) {
-		err = pl_cuda_check(c->api.device_get(&dev, ordinal));
-		if (!err)
-			err = pl_cuda_check(c->api.ctx_create(&d->pins, 0, dev));
-		if (!err)
-			c->api.ctx_pop(&old); /* creating made it current */
-	}
-	*out = d->pins;
-	pthread_mutex_unlock(&c->lock);
-	return err;
-}
-
 static int cuda_pin_register(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	void *owner;
-	int err = pin_context(c, ordinal, &owner);
+	void *ctx;
+	int err = pl_cuda_pin_context(c, ordinal, &ctx);
 
 	if (!err)
-		err = pl_cuda_enter(c, owner);
+		err = pl_cuda_enter_raw(c, ctx);
 	if (err)
 		return err;
 	err = pl_cuda_check(c->api.host_register(
 		addr, bytes, PL_CU_REGISTER_READ_ONLY | PL_CU_REGISTER_PORTABLE));
 	pl_cuda_leave(c);
-	return err;
+	return last_result == PL_CU_NOT_SUPPORTED ? -EOPNOTSUPP : err;
 }
 
 static void cuda_pin_unregister(struct pl_gpu *gpu, int ordinal, void *addr)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	void *owner;
+	void *ctx;
 
-	if (pin_context(c, ordinal, &owner) || pl_cuda_enter(c, owner))
+	if (pl_cuda_pin_context(c, ordinal, &ctx) || pl_cuda_enter_raw(c, ctx))
 		return;
 	c->api.host_unregister(addr);
 	pl_cuda_leave(c);
@@ -357,6 +294,12 @@ static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
 
 	if (err)
 		return err;
+	if (pl_cuda_scatter_fits(c, dir, list, nr)) {
+		err = pl_cuda_scatter(c, q->owner, q->stream, list, nr);
+		if (!err)
+			nr = 0;
+		err = 0;
+	}
 	for (unsigned int i = 0; i < nr && !err; i++) {
 		if (dir == PL_TO_GPU)
 			err = pl_cuda_check_address(
@@ -369,6 +312,9 @@ static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
 	}
 	code = last_result;
 	err2 = pl_cuda_check(c->api.event_record(mark->event, q->stream));
+	/* Without a mark nobody could tell when the copies end. */
+	if (err2)
+		c->api.stream_sync(q->stream);
 	if (err)
 		last_result = code;
 	pl_cuda_leave(c);
@@ -485,6 +431,19 @@ static int sync_stream(struct pl_cuda *c, int ordinal, void **out)
 	return err;
 }
 
+/* By the kernel, which does not crash: an address nobody knows may be GPU memory that was freed. */
+static int copy_host(void *dst, const void *src, size_t bytes)
+{
+	struct iovec to = { dst, bytes }, from = { (void *)(uintptr_t)src, bytes };
+	ssize_t got = bytes ? process_vm_readv(getpid(), &to, 1, &from, 1, 0) : 0;
+
+	if (got < 0 && (errno == ENOSYS || errno == EPERM)) {
+		memmove(dst, src, bytes);
+		return 0;
+	}
+	return got == (ssize_t)bytes ? 0 : -EFAULT;
+}
+
 static int cuda_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t bytes)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
@@ -497,10 +456,8 @@ static int cuda_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t
 		err = cuda_query(gpu, src, &s);
 	if (err)
 		return err;
-	if (!d.owner && !s.owner) {
-		memmove(dst, src, bytes);
-		return 0;
-	}
+	if (!d.owner && !s.owner)
+		return copy_host(dst, src, bytes);
 	ordinal = d.owner ? d.gpu : s.gpu;
 	err = pl_cuda_primary(c, ordinal, &owner);
 	if (err)
@@ -520,6 +477,7 @@ static int cuda_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t
 
 const struct pl_gpu_ops pl_gpu_cuda = {
 	.name = "cuda",
+	.dma = true,
 	.open = cuda_open,
 	.close = cuda_close,
 	.abandon = cuda_abandon,
@@ -534,6 +492,7 @@ const struct pl_gpu_ops pl_gpu_cuda = {
 	.queue_destroy = cuda_queue_destroy,
 	.mark_create = cuda_mark_create,
 	.mark_destroy = cuda_mark_destroy,
+	.prepare = pl_cuda_prepare,
 	.copy = cuda_copy,
 	.mark_done = cuda_mark_done,
 	.stream_key = pl_cuda_stream_key,

@@ -14,6 +14,7 @@
 #define PL_CUDA_MAX_GPUS 32
 
 struct pl_cuda_module; /* a loaded kernel image */
+struct pl_cuda_owner;  /* a context, see gpu_cuda_context.c */
 
 struct pl_cuda_device {
 	void *primary; /* retained context; NULL until first used */
@@ -25,9 +26,11 @@ struct pl_cuda {
 	struct pl_gpu gpu;
 	struct pl_cuda_api api;
 	int nr_gpus;
-	pthread_mutex_t lock; /* guards devices[] and modules */
+	pthread_mutex_t lock; /* guards devices[], owners and modules */
 	struct pl_cuda_device devices[PL_CUDA_MAX_GPUS];
+	struct pl_cuda_owner *owners;
 	struct pl_cuda_module *modules;
+	bool held; /* a stream of the caller was made to wait at least once; atomic */
 };
 
 static inline struct pl_cuda *pl_cuda_of(struct pl_gpu *gpu)
@@ -39,11 +42,30 @@ static inline struct pl_cuda *pl_cuda_of(struct pl_gpu *gpu)
 int pl_cuda_check(int result);
 /* The same for a call that was given addresses: a bad value is a bad address. */
 int pl_cuda_check_address(int result);
-/* The retained primary context of a GPU. -ENODEV no such ordinal. */
+
+/* gpu_cuda_context.c. The owner that stands for a context, and for a GPU's primary context, which
+ * is retained. -ENODEV no such ordinal. */
+int pl_cuda_owner_of(struct pl_cuda *c, void *ctx, void **out);
 int pl_cuda_primary(struct pl_cuda *c, int ordinal, void **out);
-/* Makes @owner current; undone by pl_cuda_leave(). */
+int pl_cuda_primary_raw(struct pl_cuda *c, int ordinal, void **ctx);
+/* The caller's current context, or the primary one of GPU 0. */
+int pl_cuda_current(struct pl_cuda *c, void **out);
+/* The context in which file pages are pinned. Unpinning waits for everything that runs in its
+ * context, so it is one where nothing runs: not the caller's. */
+int pl_cuda_pin_context(struct pl_cuda *c, int ordinal, void **ctx);
+/* Makes @owner's context current, or fails if it is gone; undone by pl_cuda_leave(). */
 int pl_cuda_enter(struct pl_cuda *c, void *owner);
+int pl_cuda_enter_raw(struct pl_cuda *c, void *ctx);
 void pl_cuda_leave(struct pl_cuda *c);
+/* Forgets all; without @release no driver call is made. */
+void pl_cuda_contexts_free(struct pl_cuda *c, bool release);
+
+/* gpu_cuda_scatter.c: many small copies as one kernel. The context is current. */
+bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_copy *list,
+			  unsigned int nr);
+void pl_cuda_prepare(struct pl_gpu *gpu);
+int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
+		    unsigned int nr);
 
 /* gpu_cuda_stream.c */
 int pl_cuda_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2]);
@@ -57,7 +79,7 @@ int pl_cuda_launch(struct pl_gpu *gpu, void *stream, const struct peerlane_kerne
 		   const size_t *arg_bytes, unsigned int nr_args);
 /* The function of @kernel in context @owner, loaded once. */
 int pl_cuda_function(struct pl_cuda *c, void *owner, const struct peerlane_kernel *kernel,
-		     void **out);
+		     bool may_load, void **out);
 void pl_cuda_modules_free(struct pl_cuda *c, bool unload);
 
 #endif

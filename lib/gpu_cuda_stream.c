@@ -9,13 +9,14 @@
 #include <unistd.h>
 
 /* CUDA's two streams that are not objects. */
+#define LEGACY_STREAM ((void *)0x1)
 #define PER_THREAD_STREAM ((void *)0x2)
 
 struct pl_cuda_module {
 	struct pl_cuda_module *next;
 	void *owner;
-	const char *ptx;
-	const char *name;
+	char *ptx;
+	char *name;
 	void *module;
 	void *function;
 };
@@ -27,13 +28,16 @@ static int enter_stream(struct pl_cuda *c, void *stream, void **owner)
 	int err;
 
 	if (c->api.stream_ctx(stream, &ctx) || !ctx) {
-		err = pl_cuda_primary(c, 0, &ctx);
+		err = pl_cuda_primary_raw(c, 0, &ctx);
 		if (err)
 			return err;
 	}
-	if (owner)
-		*owner = ctx;
-	return pl_cuda_enter(c, ctx);
+	if (owner) {
+		err = pl_cuda_owner_of(c, ctx, owner);
+		if (err)
+			return err;
+	}
+	return pl_cuda_enter_raw(c, ctx);
 }
 
 int pl_cuda_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2])
@@ -45,10 +49,10 @@ int pl_cuda_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2])
 	if (err)
 		return err;
 	pl_cuda_leave(c);
-	key[0] = (uintptr_t)stream;
+	key[0] = stream == LEGACY_STREAM ? 0 : (uintptr_t)stream;
 	key[1] = (uintptr_t)owner;
 	if (stream == PER_THREAD_STREAM)
-		key[1] += (uintptr_t)gettid();
+		key[0] |= (uintptr_t)gettid() << 8;
 	return 0;
 }
 
@@ -103,6 +107,7 @@ int pl_cuda_stream_hold(struct pl_gpu *gpu, void *stream, uint32_t *flag, uint32
 
 	if (err)
 		return err;
+	__atomic_store_n(&c->held, true, __ATOMIC_RELAXED);
 	err = pl_cuda_check(c->api.host_device_pointer(&addr, flag, 0));
 	if (!err && c->api.stream_wait_value) {
 		int result = c->api.stream_wait_value(stream, addr, value, PL_CU_WAIT_GEQ);
@@ -155,6 +160,13 @@ int pl_cuda_stream_sync(struct pl_gpu *gpu, void *stream)
 	return err;
 }
 
+static void module_free(struct pl_cuda_module *m)
+{
+	free(m->ptx);
+	free(m->name);
+	free(m);
+}
+
 /* Loads @kernel; the context is current and c->lock held. */
 static int module_load(struct pl_cuda *c, void *owner, const struct peerlane_kernel *kernel,
 		       struct pl_cuda_module **out)
@@ -164,6 +176,12 @@ static int module_load(struct pl_cuda *c, void *owner, const struct peerlane_ker
 
 	if (!m)
 		return -ENOMEM;
+	/* Copies: the caller's text need not outlive the launch. */
+	m->ptx = strdup(kernel->ptx);
+	m->name = strdup(kernel->name);
+	err = -ENOMEM;
+	if (!m->ptx || !m->name)
+		goto err_free;
 	err = pl_cuda_check(c->api.module_load(&m->module, kernel->ptx));
 	if (err)
 		goto err_free;
@@ -171,8 +189,6 @@ static int module_load(struct pl_cuda *c, void *owner, const struct peerlane_ker
 	if (err)
 		goto err_unload;
 	m->owner = owner;
-	m->ptx = kernel->ptx;
-	m->name = kernel->name;
 	m->next = c->modules;
 	c->modules = m;
 	*out = m;
@@ -181,21 +197,22 @@ static int module_load(struct pl_cuda *c, void *owner, const struct peerlane_ker
 err_unload:
 	c->api.module_unload(m->module);
 err_free:
-	free(m);
+	module_free(m);
 	return err;
 }
 
 int pl_cuda_function(struct pl_cuda *c, void *owner, const struct peerlane_kernel *kernel,
-		     void **out)
+		     bool may_load, void **out)
 {
 	struct pl_cuda_module *m;
 	int err;
 
 	pthread_mutex_lock(&c->lock);
 	for (m = c->modules; m; m = m->next)
-		if (m->owner == owner && m->ptx == kernel->ptx && !strcmp(m->name, kernel->name))
+		if (m->owner == owner && !strcmp(m->name, kernel->name) &&
+		    !strcmp(m->ptx, kernel->ptx))
 			break;
-	err = m ? 0 : module_load(c, owner, kernel, &m);
+	err = m ? 0 : may_load ? module_load(c, owner, kernel, &m) : -EAGAIN;
 	if (!err)
 		*out = m->function;
 	pthread_mutex_unlock(&c->lock);
@@ -212,7 +229,7 @@ void pl_cuda_modules_free(struct pl_cuda *c, bool unload)
 			c->api.module_unload(m->module);
 			pl_cuda_leave(c);
 		}
-		free(m);
+		module_free(m);
 	}
 }
 
@@ -230,7 +247,7 @@ int pl_cuda_launch(struct pl_gpu *gpu, void *stream, const struct peerlane_kerne
 	err = enter_stream(c, stream, &owner);
 	if (err)
 		return err;
-	err = pl_cuda_function(c, owner, kernel, &function);
+	err = pl_cuda_function(c, owner, kernel, true, &function);
 	if (!err)
 		err = pl_cuda_check(c->api.launch(function, nr_blocks, 1, 1, nr_threads, 1, 1, 0,
 						  stream, args, NULL));

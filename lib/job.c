@@ -2,6 +2,7 @@
 /* Jobs: cutting requests into units, running them, and what came of each request. */
 #include "job.h"
 
+#include "cache.h"
 #include "context.h"
 #include "wmap.h"
 
@@ -14,6 +15,13 @@
 #define SMALL_BYTES (64 * KIB)
 /* Slots are not worth making smaller than this to get more threads to help. */
 #define MIN_UNIT (64 * KIB)
+/* How far starts_cold() looks. */
+#define LOOK_BYTES (64 * KIB)
+/* See choose_unit(). */
+#define LARGE_BYTES (64ul << 20)
+#define MANY_THREADS 10u
+#define PAST_CACHE_UNIT (128 * KIB)
+#define MAX_MIN_RUN (1024 * KIB)
 /* Without a lane a slot is only a number; this many units may be under way. */
 #define BARE_SLOTS 256u
 
@@ -42,10 +50,36 @@ static struct shape measure(const struct pl_job *job)
 	return s;
 }
 
-/* The size of units: small enough that all threads get some, large enough to be worth a call. */
+/* Whether a read's first bytes would have to come from the device. */
+static bool starts_cold(const struct pl_job *job)
+{
+	const struct pl_seg *seg = &job->segs[0];
+	const struct peerlane_file *f = seg->op->file;
+	size_t look = seg->bytes < LOOK_BYTES ? seg->bytes : LOOK_BYTES;
+
+	if (job->op == PEERLANE_WRITE || f->fd_direct < 0)
+		return false;
+	if (f->want_direct || f->fd < 0)
+		return true;
+	return pl_cache_resident(f->fd, seg->offset, look) < (int64_t)look / 2;
+}
+
+/* Threads that will work on the job, if the others are as busy as now. */
+static unsigned int fair_share(const struct pl_job *job)
+{
+	unsigned int jobs = __atomic_load_n(&job->ctx->jobs, __ATOMIC_RELAXED) + 1;
+
+	return 1 + job->ctx->opt.nr_threads / jobs;
+}
+
+/*
+ * The size of units. By O_DIRECT: a few large ones, the ring keeps them in flight. From the page
+ * cache: small enough that all threads get several, large enough to be worth a call.
+ */
 static void choose_unit(struct pl_job *job, const struct shape *s)
 {
 	size_t want, most = job->ctx->opt.slot_bytes;
+	unsigned int threads = fair_share(job);
 
 	job->small = s->longest <= SMALL_BYTES;
 	if (job->small) {
@@ -54,7 +88,25 @@ static void choose_unit(struct pl_job *job, const struct shape *s)
 		job->stride = ((s->longest + 4095) & ~4095ul) + 2 * 4096;
 		return;
 	}
-	want = s->total / (2 * (job->ctx->opt.nr_threads + 1));
+	if (job->op == PEERLANE_WRITE) {
+		want = s->total / (job->segs[0].op->file->want_direct ? 2 : 16);
+		job->write_run = threads < job->ctx->opt.nr_threads / 2 ? MAX_MIN_RUN : 0;
+	} else if (starts_cold(job)) {
+		want = s->total / 2;
+	} else {
+		want = s->total / (4 * threads);
+		/* With many threads on a large read the slots are long out of their caches when
+		 * their turn comes. With few, or on a short one, they are not. */
+		job->past_cache = s->staged && job->ctx->gpu->ops->dma &&
+				  (s->total < LARGE_BYTES || threads < MANY_THREADS);
+		if (job->past_cache && threads > 2 && most > PAST_CACHE_UNIT)
+			most = PAST_CACHE_UNIT;
+		/* Every copy costs the engine as much as 100 KiB more. Alone, an early start is
+		 * worth that; beside others, whose copies fill the gap, it is not. */
+		job->min_run = threads < job->ctx->opt.nr_threads / 2 ? MAX_MIN_RUN : s->total / 4;
+		if (job->min_run > MAX_MIN_RUN)
+			job->min_run = MAX_MIN_RUN;
+	}
 	if (want < MIN_UNIT)
 		want = MIN_UNIT;
 	job->unit_bytes = power_of_two_below(want < most ? want : most);
@@ -104,9 +156,9 @@ static int make_units(struct pl_job *job)
 }
 
 /* How many threads help, beside the one that runs the job. */
-static unsigned int helpers(const struct pl_job *job, const struct shape *s)
+static unsigned int helpers(const struct pl_job *job)
 {
-	unsigned int max = job->ctx->opt.nr_threads, share;
+	unsigned int max = fair_share(job) - 1, share;
 
 	if (job->ordered || job->nr_units < 2)
 		return 0;
@@ -114,8 +166,7 @@ static unsigned int helpers(const struct pl_job *job, const struct shape *s)
 	if (job->op == PEERLANE_WRITE && job->nr_ops == 1 && !job->wmap &&
 	    !(job->segs[0].op->file->want_direct && job->ctx->ring_why))
 		return 0;
-	share = job->small ? (job->nr_units + 31) / 32 : job->nr_units - 1;
-	(void)s;
+	share = job->small ? (job->nr_units + 15) / 16 : (job->nr_units + 1) / 2;
 	return share < max ? share : max;
 }
 
@@ -146,8 +197,8 @@ int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, s
 		return pl_fail(err, "no memory to plan the request");
 	if (op == PEERLANE_WRITE && nr_ops == 1 && nr_segs && !job->small && !job->ordered)
 		job->wmap = pl_wmap_create(ops[0].file, segs[0].offset, shape.total);
-	job->max_helpers = helpers(job, &shape);
-	pthread_mutex_init(&job->lock, NULL);
+	job->max_helpers = helpers(job);
+	pl_lock_init(&job->lock);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&job->moved, &attr);
@@ -204,6 +255,8 @@ static int get_slots(struct pl_job *job)
 		nr = (unsigned int)(job->lane->bytes / job->stride);
 	}
 	job->nr_slots = nr < job->nr_units ? nr : job->nr_units;
+	if (job->min_run > job->nr_slots * job->stride / 2)
+		job->min_run = job->nr_slots * job->stride / 2;
 	job->slots = job->slots_inline;
 	if (job->nr_slots > PL_JOB_INLINE)
 		job->slots = malloc(job->nr_slots * sizeof(job->slots[0]));
@@ -223,12 +276,15 @@ static void drop_failed_queues(struct pl_job *job)
 
 void pl_job_run(struct pl_job *job)
 {
-	int err = get_slots(job);
+	int err;
+
+	__atomic_fetch_add(&job->ctx->jobs, 1, __ATOMIC_RELAXED);
+	err = get_slots(job);
 
 	if (err) {
 		pl_job_abort(job, err, 0);
 	} else if (job->nr_units) {
-		pl_pipe_run(job, true);
+		pl_party_run(job, true);
 		pl_crew_dismiss(job->ctx, &job->crew);
 	}
 	if (job->lane) {
@@ -236,6 +292,7 @@ void pl_job_run(struct pl_job *job)
 		pl_lane_release(job->ctx, job->lane);
 		job->lane = NULL;
 	}
+	__atomic_fetch_sub(&job->ctx->jobs, 1, __ATOMIC_RELAXED);
 }
 
 unsigned int pl_job_cancel(struct pl_job *job)

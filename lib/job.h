@@ -94,9 +94,12 @@ struct pl_job {
 	size_t unit_bytes; /* largest unit; a power of two */
 	size_t stride;	   /* from slot to slot */
 	bool small;	   /* units are whole segments, each with room to widen it for O_DIRECT */
+	bool past_cache;   /* slots are filled past the CPU's caches, see nt_copy.h */
 	bool ordered;	   /* one thread, in order (O_APPEND) */
 	unsigned int max_helpers;
-	bool called; /* helpers were called; only the thread that runs the job touches it */
+	size_t write_run; /* bytes of a write's next run: the first are short, to start the file side */
+	size_t min_run; /* copies shorter than this wait for more, as long as more is coming */
+	bool called;	/* helpers were called; only the thread that runs the job touches it */
 	struct pl_wmap *wmap; /* for writes into the page cache by mapping; NULL: not done */
 
 	pthread_mutex_t lock; /* guards all below, the slots, and the lower half of the ops */
@@ -107,6 +110,10 @@ struct pl_job {
 	unsigned int finished;
 	struct pl_run runs[PL_RUNS];
 	unsigned int nr_runs;
+	unsigned int busy;  /* slots in state BUSY */
+	unsigned int ready; /* slots in state READY */
+	size_t ready_bytes;
+	uint64_t polled_ns;    /* when the runs were last looked at */
 	bool issuing, polling; /* one thread at a time talks to the driver for each */
 	bool cancelled;
 	uint64_t moved_ns; /* when anything last went forward */
@@ -133,10 +140,8 @@ void pl_job_abort(struct pl_job *job, int err, int cuda);
 /* The outcome as the caller sees it. */
 ssize_t pl_op_result(const struct pl_op *op);
 
-/* --- pipe.c: the passage of units; for job.c only --- */
-void pl_pipe_run(struct pl_job *job, bool owner);
-/* Ends unit @u: @got bytes of it are good. Lock held. */
-void pl_pipe_finish(struct pl_job *job, unsigned int u, size_t got, int err, int cuda);
+/* --- party.c: takes part in a job, as the one who runs it or as a helper --- */
+void pl_party_run(struct pl_job *job, bool owner);
 
 /* --- fill.c: the file side of one unit --- */
 struct pl_fill {
@@ -157,6 +162,8 @@ char *pl_fill_slot(const struct pl_job *job, unsigned int u);
 void pl_fill_plan(struct pl_job *job, unsigned int u, struct pl_fill *fill);
 /* The same for a unit that was already sent the direct way. */
 void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *fill);
+/* Joins the write of unit @u, planned as @next, to @fill if both go the plain way and touch. */
+bool pl_fill_join(struct pl_fill *fill, const struct pl_fill *next);
 /* Does the rest of a unit of which @got bytes are done. Sets *@err; returns the bytes done. */
 size_t pl_fill_sync(struct pl_job *job, const struct pl_fill *fill, size_t got, int *err);
 /* What a whole direct request's result says of the unit. */

@@ -38,7 +38,7 @@ int pl_pool_init(struct pl_pool *pool, size_t pool_bytes, size_t slot_bytes)
 		return -EINVAL;
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_mutex_init(&pool->lock, NULL);
+	pl_lock_init(&pool->lock);
 	pthread_cond_init(&pool->freed, &attr);
 	pthread_condattr_destroy(&attr);
 	return 0;
@@ -250,7 +250,8 @@ void pl_lane_queue_drop(struct peerlane *ctx, struct pl_lane *lane, void *owner)
 
 struct pl_ring *pl_lane_ring(struct peerlane *ctx, struct pl_lane *lane)
 {
-	if (!lane->ring && !ctx->ring_why && pl_ring_create(&lane->ring, ctx->opt.queue_depth))
+	if (!lane->ring && !ctx->ring_why &&
+	    pl_ring_create(&lane->ring, ctx->opt.queue_depth, lane->mem, lane->bytes))
 		return NULL;
 	return lane->ring;
 }

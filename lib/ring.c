@@ -11,6 +11,8 @@ struct pl_ring {
 	struct io_uring uring;
 	unsigned int depth;
 	unsigned int in_flight; /* pushed and not yet collected */
+	char *fixed;		/* memory registered with the ring; NULL: none */
+	size_t fixed_bytes;
 };
 
 /* No request has it: marks the cancel request's own completion. */
@@ -42,9 +44,10 @@ const char *pl_ring_refused(void)
 	}
 }
 
-int pl_ring_create(struct pl_ring **out, unsigned int depth)
+int pl_ring_create(struct pl_ring **out, unsigned int depth, void *mem, size_t bytes)
 {
 	struct pl_ring *r = calloc(1, sizeof(*r));
+	struct iovec iov = { .iov_base = mem, .iov_len = bytes };
 	int err;
 
 	if (!r)
@@ -56,6 +59,11 @@ int pl_ring_create(struct pl_ring **out, unsigned int depth)
 	}
 	io_uring_ring_dontfork(&r->uring);
 	r->depth = depth;
+	/* Saves the kernel from looking up every page of every request; needs locked memory. */
+	if (!io_uring_register_buffers(&r->uring, &iov, 1)) {
+		r->fixed = mem;
+		r->fixed_bytes = bytes;
+	}
 	*out = r;
 	return 0;
 }
@@ -73,6 +81,13 @@ unsigned int pl_ring_in_flight(const struct pl_ring *r)
 	return r->in_flight;
 }
 
+static bool is_fixed(const struct pl_ring *r, const void *mem, size_t bytes)
+{
+	size_t at = (size_t)((const char *)mem - r->fixed);
+
+	return r->fixed && at < r->fixed_bytes && bytes <= r->fixed_bytes - at;
+}
+
 int pl_ring_push(struct pl_ring *r, bool write, int fd, void *mem, size_t bytes, off_t offset,
 		 bool durable, uint64_t tag)
 {
@@ -83,7 +98,11 @@ int pl_ring_push(struct pl_ring *r, bool write, int fd, void *mem, size_t bytes,
 	sqe = io_uring_get_sqe(&r->uring);
 	if (!sqe)
 		return -EAGAIN;
-	if (write)
+	if (is_fixed(r, mem, bytes) && write)
+		io_uring_prep_write_fixed(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset, 0);
+	else if (is_fixed(r, mem, bytes))
+		io_uring_prep_read_fixed(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset, 0);
+	else if (write)
 		io_uring_prep_write(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset);
 	else
 		io_uring_prep_read(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset);
@@ -119,17 +138,13 @@ int pl_ring_collect(struct pl_ring *r, struct pl_ring_done *done, unsigned int m
 	struct io_uring_cqe *cqe;
 	int err;
 
-	if (io_uring_sq_ready(&r->uring)) {
-		err = io_uring_submit(&r->uring);
-		/* Out of kernel memory for the moment: what is in flight will free some. */
-		if (err < 0 && err != -EAGAIN && err != -EBUSY && err != -EINTR)
-			return err;
-	}
-	if (wait_us && r->in_flight && !io_uring_cq_ready(&r->uring)) {
-		err = io_uring_wait_cqes(&r->uring, &cqe, 1, &ts, NULL);
-		if (err < 0 && err != -ETIME && err != -EINTR && err != -EAGAIN)
-			return err;
-	}
+	if (wait_us && r->in_flight && !io_uring_cq_ready(&r->uring))
+		err = io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, &ts, NULL);
+	else
+		err = io_uring_sq_ready(&r->uring) ? io_uring_submit(&r->uring) : 0;
+	/* Out of kernel memory for the moment: what is in flight will free some. */
+	if (err < 0 && err != -ETIME && err != -EAGAIN && err != -EBUSY && err != -EINTR)
+		return err;
 	return (int)reap(r, done, max);
 }
 

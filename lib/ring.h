@@ -19,7 +19,8 @@ struct pl_ring_done {
 /* Whether this process may use io_uring; a reason when not, NULL when it may. */
 const char *pl_ring_refused(void);
 
-int pl_ring_create(struct pl_ring **out, unsigned int depth);
+/* @mem is where most requests will read or write: pinned once for all of them where allowed. */
+int pl_ring_create(struct pl_ring **out, unsigned int depth, void *mem, size_t bytes);
 void pl_ring_destroy(struct pl_ring *ring);
 
 /* Queues a request without submitting it. -EAGAIN when the ring is full. */

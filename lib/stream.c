@@ -155,7 +155,7 @@ static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r,
 static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, const size_t *bytes,
 		  const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
 {
-	struct pl_stream *s;
+	struct pl_stream *s = NULL;
 	struct request *r;
 	int err;
 

@@ -13,7 +13,7 @@
 
 #define WINDOW (64ul << 20)
 /* Below this a plain write is over before a mapping is made. */
-#define MIN_BYTES (1ul << 20)
+#define MIN_BYTES (8ul << 20)
 
 struct window {
 	char *map;
@@ -39,13 +39,15 @@ static bool fs_fits(unsigned long magic)
 
 struct pl_wmap *pl_wmap_create(const struct peerlane_file *file, off_t offset, size_t bytes)
 {
-	int64_t size = pl_file_size(file);
+	int64_t size;
 	off_t from = (offset + 4095) & ~4095l, to = offset + (off_t)bytes;
 	struct pl_wmap *w;
 	unsigned int nr;
 
-	if (!file->mapped_write || file->want_direct || file->fd < 0 || !fs_fits(file->magic))
+	if (bytes < MIN_BYTES || !file->mapped_write || file->want_direct || file->fd < 0 ||
+	    !fs_fits(file->magic))
 		return NULL;
+	size = pl_file_size(file);
 	if (to > size)
 		to = size;
 	to &= ~4095l;

@@ -13,7 +13,7 @@
 
 /* A worker that just had work looks for more this long: a caller in a loop of reads comes back
  * within it, and waking a sleeping thread costs as much as copying 300 KiB. */
-#define SPIN_NS 60000u
+#define SPIN_NS 100000u
 /* Spinning pays only where there are cores to spare. */
 #define SPIN_MIN_CPUS 6u
 
@@ -26,6 +26,16 @@ unsigned int pl_nr_cpus(void)
 	return (unsigned int)CPU_COUNT(&set);
 }
 
+void pl_lock_init(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
 int pl_workers_init(struct pl_workers *w, unsigned int max)
 {
 	memset(w, 0, sizeof(*w));
@@ -35,7 +45,7 @@ int pl_workers_init(struct pl_workers *w, unsigned int max)
 	w->max = max;
 	w->tasks_end = &w->tasks;
 	w->spin_ns = pl_nr_cpus() >= SPIN_MIN_CPUS ? SPIN_NS : 0;
-	pthread_mutex_init(&w->lock, NULL);
+	pl_lock_init(&w->lock);
 	pthread_cond_init(&w->wake, NULL);
 	pthread_cond_init(&w->left, NULL);
 	return 0;
@@ -72,11 +82,15 @@ static bool work(struct pl_workers *w)
 
 	if (crew) {
 		crew->want--;
-		crew->inside++;
+		__atomic_store_n(&crew->inside, crew->inside + 1, __ATOMIC_RELAXED);
+		/* Each that comes wakes the next, so the caller need not wake them all. */
+		if (crew->want && w->sleeping)
+			pthread_cond_signal(&w->wake);
 		pthread_mutex_unlock(&w->lock);
 		crew->help(crew);
 		pthread_mutex_lock(&w->lock);
-		if (!--crew->inside)
+		__atomic_store_n(&crew->inside, crew->inside - 1, __ATOMIC_RELEASE);
+		if (!crew->inside && w->dismissing)
 			pthread_cond_broadcast(&w->left);
 		return true;
 	}
@@ -153,7 +167,7 @@ static void call(struct peerlane *ctx, unsigned int n)
 	__atomic_fetch_add(&w->posts, 1, __ATOMIC_RELAXED);
 	while (w->idle < n && hire(ctx))
 		;
-	for (unsigned int i = awake; i < n && i < w->idle; i++)
+	for (unsigned int i = awake; i < n && i < w->idle && i < awake + 2; i++)
 		pthread_cond_signal(&w->wake);
 }
 
@@ -185,8 +199,17 @@ void pl_crew_dismiss(struct peerlane *ctx, struct pl_crew *crew)
 		}
 	}
 	crew->want = 0;
+	if (crew->inside && w->spin_ns) {
+		/* They are about to leave: looking is quicker than sleeping. */
+		pthread_mutex_unlock(&w->lock);
+		for (int i = 0; i < 2000 && __atomic_load_n(&crew->inside, __ATOMIC_ACQUIRE); i++)
+			pl_cpu_relax();
+		pthread_mutex_lock(&w->lock);
+	}
+	w->dismissing++;
 	while (crew->inside)
 		pthread_cond_wait(&w->left, &w->lock);
+	w->dismissing--;
 	crew->posted = false;
 	pthread_mutex_unlock(&w->lock);
 }

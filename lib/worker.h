@@ -16,7 +16,7 @@ struct pl_crew {
 	struct pl_crew *next;
 	void (*help)(struct pl_crew *crew); /* called by each helper, at the same time */
 	unsigned int want;		    /* helpers still wanted */
-	unsigned int inside;		    /* helpers running */
+	unsigned int inside;		    /* helpers running; also read without the lock */
 	bool posted;
 };
 
@@ -33,11 +33,13 @@ struct pl_workers {
 	struct pl_task *tasks, **tasks_end;
 	pthread_t *threads;
 	unsigned int nr, max;
-	unsigned int idle;     /* threads that wait for work, spinning or asleep */
-	unsigned int sleeping; /* of those, asleep */
-	unsigned int spin_ns;  /* how long an idle worker looks before it sleeps */
-	uint32_t posts;	       /* counts posts; spinning workers watch it; atomic */
+	unsigned int idle;	 /* threads that wait for work, spinning or asleep */
+	unsigned int sleeping;	 /* of those, asleep */
+	unsigned int dismissing; /* callers that wait for helpers to leave */
+	unsigned int spin_ns;	 /* how long an idle worker looks before it sleeps */
 	bool stop;
+	/* Counts posts; spinning workers watch it, so it has a cache line to itself; atomic. */
+	uint32_t posts __attribute__((aligned(64)));
 };
 
 int pl_workers_init(struct pl_workers *w, unsigned int max);
@@ -51,6 +53,9 @@ void pl_crew_dismiss(struct peerlane *ctx, struct pl_crew *crew);
 
 /* Has @task run by a worker. -EAGAIN when no thread could be made at all. */
 int pl_task_post(struct peerlane *ctx, struct pl_task *task);
+
+/* A mutex whose waiters look again for a moment before they sleep: for locks held very shortly. */
+void pl_lock_init(pthread_mutex_t *lock);
 
 /* CPUs this process may use. */
 unsigned int pl_nr_cpus(void);

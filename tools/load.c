@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#define TICK_NS 100000000
+
 static double cpu_seconds(void)
 {
 	struct rusage u;
@@ -21,23 +23,34 @@ static double cpu_seconds(void)
 	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-/* Shows progress until the threads are done; not at all where there is nobody to see it. */
-static void watch(struct pl_loader_pass *pass, const struct pl_loader *loaders)
+static void show(struct pl_progress *progress, const struct pl_loader *loaders, unsigned int nr)
 {
-	const struct timespec tick = { .tv_nsec = 20000000 };
+	uint64_t bytes = 0;
+
+	for (unsigned int i = 0; i < nr; i++)
+		bytes += __atomic_load_n(&loaders[i].bytes, __ATOMIC_RELAXED);
+	pl_progress_show(progress, bytes);
+}
+
+/* Waits until the threads are done, and shows how far they are. */
+static void watch(struct pl_loader_pass *pass, const struct pl_loader *loaders, unsigned int nr)
+{
 	struct pl_progress progress;
+	struct timespec until;
 
-	if (!pl_progress_wanted())
-		return;
 	pl_progress_start(&progress, pass->load->what, pass->load->pass_bytes);
-	while (__atomic_load_n(&pass->running, __ATOMIC_RELAXED)) {
-		uint64_t bytes = 0;
-
-		for (unsigned int i = 0; i < pass->load->nr_threads; i++)
-			bytes += __atomic_load_n(&loaders[i].bytes, __ATOMIC_RELAXED);
-		pl_progress_show(&progress, bytes);
-		nanosleep(&tick, NULL);
+	pthread_mutex_lock(&pass->gate);
+	while (pass->running) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += TICK_NS;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_cond_timedwait(&pass->idle, &pass->gate, &until);
+		show(&progress, loaders, nr);
 	}
+	pthread_mutex_unlock(&pass->gate);
 	pl_progress_clear();
 }
 
@@ -72,7 +85,7 @@ static void measure(struct pl_loader_pass *pass, struct pl_loader *loaders, unsi
 	if (load->seconds > 0)
 		pass->deadline_ns = start_ns + (uint64_t)(load->seconds * 1e9);
 	pthread_barrier_wait(&pass->go);
-	watch(pass, loaders);
+	watch(pass, loaders, nr);
 	pthread_barrier_wait(&pass->over);
 	result->cpu_seconds = cpu_seconds() - cpu;
 	result->route = pl_route_since(load->session->ctx, load->op, route);
@@ -124,6 +137,7 @@ int pl_load_run(const struct pl_load *load, struct pl_load_result *result)
 	struct pl_loader_pass pass = {
 		.load = load,
 		.gate = PTHREAD_MUTEX_INITIALIZER,
+		.idle = PTHREAD_COND_INITIALIZER,
 		.nr_calls = (load->pass_bytes + load->call_bytes - 1) / load->call_bytes,
 	};
 	struct pl_loader *loaders = calloc(load->nr_threads, sizeof(*loaders));

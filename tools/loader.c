@@ -232,10 +232,8 @@ static void run_batch(struct pl_loader *l, unsigned int *idle, struct peerlane_i
 		got = nr ? peerlane_batch_submit(l->batch, ios, nr) : 0;
 		if (!got && nr_idle == depth)
 			return;
-		/* Refilled a quarter at a time: always deep, and a submit is for many. */
 		if (!got)
-			got = peerlane_batch_wait(l->batch, (depth - nr_idle + 3) / 4, events,
-						  depth, NULL);
+			got = peerlane_batch_wait(l->batch, depth - nr_idle, events, depth, NULL);
 		if (got < 0) {
 			fail(l->pass, got, "batch: %s", pl_session_reason(got).text);
 			return;
@@ -364,7 +362,10 @@ void *pl_loader_main(void *loader)
 			run_calls(l);
 	}
 	l->end_ns = pl_progress_now();
-	__atomic_sub_fetch(&l->pass->running, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&l->pass->gate);
+	if (!--l->pass->running)
+		pthread_cond_signal(&l->pass->idle);
+	pthread_mutex_unlock(&l->pass->gate);
 	pthread_barrier_wait(&l->pass->over);
 	clean_up(l);
 	return NULL;

@@ -10,12 +10,13 @@
 /* What the threads of a pass share. */
 struct pl_loader_pass {
 	const struct pl_load *load;
-	pthread_mutex_t gate; /* held until the barriers exist */
+	pthread_mutex_t gate; /* held until the barriers exist; guards running */
+	pthread_cond_t idle;  /* running became 0 */
 	pthread_barrier_t ready, go, over;
 	uint64_t nr_calls;
 	uint64_t deadline_ns; /* 0: none; set before go */
 	uint64_t next;	      /* atomic: first call nobody has taken */
-	unsigned int running; /* atomic: threads still at work */
+	unsigned int running; /* threads still at work */
 	int err;	      /* atomic: the first failure */
 	char error[400];      /* of the thread that set err */
 };

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measure the engine on a GPU against the pinned-copy limit, raw O_DIRECT and libcufile.
+
+Every peer runs in a process of its own, on the same file, in the same run. Prints a table of
+ratios with what is asked of each, and writes every raw result as a line of JSON.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+class Row:
+    """One shape of work and what is asked of it."""
+
+    def __init__(self, text, op, size, threads=1, batch=0, random=False, cold=False, total=None,
+                 limit=None, peer=None, latency=None, raw=None):
+        self.text, self.op, self.size, self.threads, self.batch = text, op, size, threads, batch
+        self.random, self.cold, self.total = random, cold, total
+        self.limit, self.peer, self.latency, self.raw = limit, peer, latency, raw
+
+
+def rows(full):
+    """The shapes; full is the size of the file."""
+    small = 128 * MIB
+    cold = min(full, GIB)
+    out = [
+        Row("one call, cached", "read", full, total=full, limit=0.95, peer=2.3),
+        Row("16 MiB calls, cached", "read", 16 * MIB, total=full, peer=3.5),
+        Row("1 MiB calls, cached", "read", MIB, total=full // 2, peer=2.5),
+        Row("1 MiB calls, 8 threads, cached", "read", MIB, threads=8, total=full, peer=1.8),
+        Row("4 KiB random, cached", "read", 4 * KIB, random=True, total=small, latency=1.0),
+        Row("4 KiB random, batch of 128", "read", 4 * KIB, batch=128, random=True, total=small,
+            peer=5.0),
+        Row("1 MiB calls, cold", "read", MIB, cold=True, total=cold, raw=0.97),
+        Row("16 MiB calls, cold", "read", 16 * MIB, cold=True, total=cold, raw=0.97),
+        Row("one call, cold", "read", full, cold=True, total=full, raw=0.97),
+        Row("one call, cached", "write", full, total=full, peer=2.0),
+        Row("16 MiB calls, cached", "write", 16 * MIB, total=full, peer=1.0),
+        Row("1 MiB calls, cached", "write", MIB, total=full // 2, peer=1.0),
+        Row("1 MiB calls, 8 threads, cached", "write", MIB, threads=8, total=full, peer=1.0),
+        Row("4 KiB random, cached", "write", 4 * KIB, random=True, total=small, peer=1.0),
+        Row("4 KiB random, batch of 128", "write", 4 * KIB, batch=128, random=True, total=small,
+            peer=1.0),
+        Row("1 MiB calls, cold", "write", MIB, cold=True, total=cold, peer=1.0),
+        Row("16 MiB calls, cold", "write", 16 * MIB, cold=True, total=cold, peer=1.0),
+        Row("one call, cold", "write", full, cold=True, total=full, peer=1.0),
+    ]
+    return out
+
+
+class Bench:
+    """Runs the programs and keeps what they printed."""
+
+    def __init__(self, args):
+        self.build = os.environ.get("PEERLANE_BUILD", "build")
+        self.args = args
+        self.out = open(args.out, "w", encoding="utf-8") if args.out else None
+        self.file = os.path.join(args.dir, "bench.dat")
+
+    def keep(self, who, data):
+        """Write one raw result."""
+        if self.out:
+            self.out.write(json.dumps({"who": who, **data}) + "\n")
+            self.out.flush()
+
+    def run(self, who, command, env=None):
+        """Run a program; its JSON, or None with the reason printed."""
+        try:
+            p = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, timeout=self.args.timeout,
+                               env={**os.environ, **(env or {})}, check=False)
+        except subprocess.TimeoutExpired:
+            print(f"  {who}: no end within {self.args.timeout} s", flush=True)
+            return None
+        if p.returncode != 0:
+            last = (p.stderr.strip().splitlines() or ["?"])[-1]
+            print(f"  {who}: exit {p.returncode}: {last}", flush=True)
+            return None
+        data = json.loads(p.stdout)
+        self.keep(who, data)
+        return data
+
+    def limits(self, *words):
+        """The machine's own limits."""
+        return self.run("limits", [f"{self.build}/bench/limits", *words, "--repeat",
+                                   str(self.args.repeat)])
+
+    def peer(self, row):
+        """libcufile on this shape."""
+        command = [f"{self.build}/bench/peer_cufile", "--file", self.file, "--op", row.op,
+                   "--size", str(row.size), "--threads", str(row.threads), "--bytes",
+                   str(row.total), "--repeat", str(self.args.repeat), "--udev-record",
+                   "--cold" if row.cold else "--cached"]
+        if row.random:
+            command.append("--random")
+        if row.batch:
+            command += ["--batch", str(row.batch)]
+        return self.run("libcufile", command,
+                        {"CUFILE_LOGFILE_PATH": os.path.join(self.args.dir, "cufile.log")})
+
+    def ours(self, row, flags=""):
+        """The engine on this shape."""
+        op = ("rand" if row.random else "") + row.op
+        command = [f"{self.build}/tools/peerlane", "bench", "--backend", "cuda", "--json",
+                   "--op", op, "--size", str(row.size), "--threads", str(row.threads), "--bytes",
+                   str(row.total), "--repeat", str(self.args.repeat), "--force",
+                   "--cold" if row.cold else "--cached"]
+        if row.batch:
+            command += ["--batch", str(row.batch)]
+        if row.cold and row.op == "write":
+            command.append("--direct")
+        data = self.run("peerlane", command + [self.file], {"PEERLANE_FLAGS": flags})
+        return data and {**data["rows"][0], "limit": data["limit"]["gb_per_s"]}
+
+
+def ratio(a, b):
+    """a / b where both are known."""
+    return a / b if a and b else None
+
+
+def show(value, form="{:.2f}"):
+    """A number or a dash."""
+    return form.format(value) if value is not None else "-"
+
+
+def verdict(pairs):
+    """Whether every wish was met; pairs of (value, at least)."""
+    asked = [(v, w) for v, w in pairs if w is not None]
+    if not asked:
+        return ""
+    return "met" if all(v is not None and v >= w for v, w in asked) else "NOT met"
+
+
+def measure(bench, row, limits, raw):
+    """One row of the table; returns its fields."""
+    peer = bench.peer(row)
+    ours = bench.ours(row)
+    gbps = ours and ours["gb_per_s"]
+    peer_rate = peer and (peer["ops_per_s"] if row.size < MIB else peer["gbps"])
+    our_rate = ours and (ours["ops_per_s"] if row.size < MIB else gbps)
+    limit = limits.get(row.op)
+    of = {
+        "limit": ratio(gbps, limit),
+        "peer": ratio(our_rate, peer_rate),
+        "raw": ratio(gbps, raw.get((row.op, row.size))),
+        "latency": ratio(peer and peer["lat_us_p50"], ours and ours["p50_us"]),
+    }
+    wishes = [(of["limit"], row.limit), (of["peer"], row.peer), (of["raw"], row.raw),
+              (of["latency"], row.latency)]
+    asked = ", ".join(f"{w} x {n}" for (v, w), n in zip(wishes, ("limit", "libcufile", "raw",
+                                                                 "libcufile's speed")) if w)
+    print(f"{row.op:6}{row.text:32}{show(gbps):>7} {show(ours and ours['ops_per_s'], '{:.0f}'):>9}"
+          f" {show(ours and ours['p50_us'], '{:.1f}'):>10} {show(ours and ours['cpu_s_per_gb'], '{:.3f}'):>7}"
+          f" {show(peer and peer['gbps']):>7} {show(of['limit']):>6} {show(of['peer']):>6}"
+          f" {show(of['raw']):>6}  {ours['path'] if ours else '-':9}{verdict(wishes):8} {asked}", flush=True)
+
+
+def cpu_row(bench, full):
+    """What the largest cached read costs, in place and by copying."""
+    row = Row("", "read", full, total=full)
+    copy = bench.ours(row, "no-in-place")
+    place = bench.ours(row, "save-cpu")
+    plain = bench.limits("buffered", "--file", bench.file, "--size", "1M", "--threads", "8")
+    if not copy or not place:
+        return
+    print("\nCPU seconds per GB of the largest cached read")
+    if plain:
+        print(f"  plain pread into host memory, 8 threads   {plain['cpu_s_per_gb']:.3f}"
+              f"  at {plain['gbps']:.1f} GB/s")
+    print(f"  engine, copying (the default)             {copy['cpu_s_per_gb']:.3f}"
+          f"  at {copy['gb_per_s']:.1f} GB/s")
+    print(f"  engine, in place (save-cpu)               {place['cpu_s_per_gb']:.3f}"
+          f"  at {place['gb_per_s']:.1f} GB/s, {place['path']};"
+          f" {place['cpu_s_per_gb'] / copy['cpu_s_per_gb']:.2f} of copying")
+
+
+def raw_rates(bench, full):
+    """Best raw O_DIRECT rates over 1, 4 and 16 threads, by call size."""
+    raw = {}
+    for op in ("read", "write"):
+        for size in (MIB, 16 * MIB):
+            d = bench.limits("direct", "--file", bench.file, "--op", op, "--size", str(size),
+                             "--bytes", str(min(full, GIB)))
+            if d:
+                raw[(op, size)] = max(d["gbps_by_threads"].values())
+                print(f"  raw O_DIRECT {op}, {size // MIB} MiB calls: "
+                      + ", ".join(f"{t} threads {v:.2f}" for t, v in d["gbps_by_threads"].items())
+                      + " GB/s", flush=True)
+        best = [raw.get((op, s)) for s in (MIB, 16 * MIB)]
+        if all(best):
+            raw[(op, full)] = max(best)
+    return raw
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    ap.add_argument("--dir", help="where the file goes (default: a temporary folder in /var/tmp)")
+    ap.add_argument("--bytes", type=int, default=4 * GIB, help="size of the file")
+    ap.add_argument("--repeat", type=int, default=5, help="passes of each measurement")
+    ap.add_argument("--timeout", type=int, default=120, help="seconds for one program")
+    ap.add_argument("--out", help="file for the raw results, one JSON object a line")
+    ap.add_argument("--only", help="rows whose text contains this")
+    args = ap.parse_args()
+    tmp = None
+    if not args.dir:
+        tmp = tempfile.TemporaryDirectory(dir="/var/tmp", prefix="peerlane-bench-")
+        args.dir = tmp.name
+    bench = Bench(args)
+    print(f"{time.strftime('%Y-%m-%d')}  {platform.node()}  Linux {platform.release()}, "
+          f"{os.cpu_count()} CPUs")
+    subprocess.run([f"{bench.build}/bench/peer_cufile", "--file", bench.file, "--create",
+                    str(args.bytes)], check=True)
+    limits = {}
+    for op in ("read", "write"):
+        d = bench.limits("copy", "--op", op)
+        if d:
+            limits[op] = d["gbps"]
+            print(f"  pinned copy, {'host to GPU' if op == 'read' else 'GPU to host'}: "
+                  f"{d['gbps']:.2f} GB/s")
+    if not limits:
+        sys.exit("no GPU here: see bench/sim.py")
+    raw = {} if args.only else raw_rates(bench, args.bytes)
+    print(f"\n{'op':6}{'shape':32}{'GB/s':>7} {'ops/s':>9} {'p50 us':>10} {'CPU/GB':>7} {'cuFile':>7}"
+          f" {'/limit':>6} {'/peer':>6} {'/raw':>6}  {'path':9}{'':8} asked for")
+    for row in rows(args.bytes):
+        if not args.only or args.only in row.op + " " + row.text:
+            measure(bench, row, limits, raw)
+    if not args.only:
+        cpu_row(bench, args.bytes)
+    if tmp:
+        tmp.cleanup()
+
+
+main()

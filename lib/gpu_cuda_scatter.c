@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+/* The CUDA back end: many small copies as one kernel (scatter.cu). */
+#include "gpu_cuda.h"
+#include "scatter_ptx.h"
+
+#include <errno.h>
+
+#define PIECES 128u
+/* Fewer pieces, or larger ones, are better off with the copy engine. */
+#define MIN_PIECES 4u
+#define MAX_PIECE_BYTES (32 * 1024)
+#define THREADS 128u
+
+struct piece {
+	uint64_t dst, src, bytes;
+};
+
+static const struct peerlane_kernel scatter = { .name = "peerlane_scatter", .ptx = scatter_ptx };
+
+/*
+ * Whether GPU memory is still there. A copy of freed memory is refused and no harm is done; a
+ * kernel that touches it ends the context. @seen is the range that was found last.
+ */
+static bool alive(struct pl_cuda *c, const void *addr, size_t bytes, struct pl_mem *seen)
+{
+	uintptr_t at = (uintptr_t)addr;
+
+	if (at - seen->base >= seen->bytes || bytes > seen->bytes - (at - seen->base))
+		if (c->gpu.ops->query(&c->gpu, addr, seen) || seen->kind == PL_MEM_HOST)
+			return false;
+	return at - seen->base < seen->bytes && bytes <= seen->bytes - (at - seen->base);
+}
+
+bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_copy *list,
+			  unsigned int nr)
+{
+	struct pl_mem seen = { .bytes = 0 };
+
+	/* Streams of the caller that wait for our transfers can take up all the channels on which a
+	 * kernel could start, and then it would wait for them; the copy engines have their own. */
+	if (c->gpu.no_kernels || __atomic_load_n(&c->held, __ATOMIC_RELAXED) || nr < MIN_PIECES ||
+	    nr > PIECES)
+		return false;
+	for (unsigned int i = 0; i < nr; i++)
+		if (list[i].bytes > MAX_PIECE_BYTES ||
+		    !alive(c, dir == PL_TO_GPU ? list[i].dst : list[i].src, list[i].bytes, &seen))
+			return false;
+	return true;
+}
+
+/*
+ * Loading waits for all work in the context, and that work may be waiting for a transfer. So it is
+ * done when a batch is made, not when its first transfer runs.
+ */
+void pl_cuda_prepare(struct pl_gpu *gpu)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	void *owner = NULL, *function;
+
+	if (c->gpu.no_kernels || __atomic_load_n(&c->held, __ATOMIC_RELAXED))
+		return;
+	if (pl_cuda_current(c, &owner) || pl_cuda_enter(c, owner))
+		return;
+	/* A driver that does not take the kernel will not take it next time. */
+	if (pl_cuda_function(c, owner, &scatter, true, &function))
+		c->gpu.no_kernels = true;
+	pl_cuda_leave(c);
+}
+
+int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
+		    unsigned int nr)
+{
+	struct piece pieces[PIECES];
+	void *args[] = { pieces };
+	void *function;
+	int err = pl_cuda_function(c, owner, &scatter, false, &function);
+
+	if (err)
+		return err;
+	for (unsigned int i = 0; i < nr; i++) {
+		pieces[i].dst = (uint64_t)(uintptr_t)list[i].dst;
+		pieces[i].src = (uint64_t)(uintptr_t)list[i].src;
+		pieces[i].bytes = list[i].bytes;
+	}
+	return pl_cuda_check(
+		c->api.launch(function, nr, 1, 1, THREADS, 1, 1, 0, stream, args, NULL));
+}
