@@ -36,13 +36,13 @@ static const struct peerlane_kernel reverse = {
 	.host = reverse_on_host,
 };
 
-/* Prints what failed and why; returns @err. */
+/* Prints why @what failed, in the library's words where it has some; returns @err. */
 static int complain(const char *what, int err)
 {
 	struct peerlane_error_info info = { .size = sizeof(info) };
 
 	if (!peerlane_error(&info) && info.err == err && *info.text)
-		fprintf(stderr, "strrev: %s: %s\n", what, info.text);
+		fprintf(stderr, "strrev: %s\n", info.text);
 	else
 		fprintf(stderr, "strrev: %s: %s\n", what, peerlane_strerror(err));
 	return err;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define MAX_CAPACITY 65536u
+#define MAX_WAIT_S 1000000000l
 
 /* One submission in one direction. */
 struct group {
@@ -40,6 +41,7 @@ struct peerlane_batch {
 
 int peerlane_batch_create(struct peerlane *ctx, unsigned int capacity, struct peerlane_batch **out)
 {
+	PL_KEEP_ERRNO;
 	struct peerlane_batch *b;
 	pthread_condattr_t attr;
 	int err = pl_context_check(ctx);
@@ -65,8 +67,6 @@ int peerlane_batch_create(struct peerlane *ctx, unsigned int capacity, struct pe
 	pthread_cond_init(&b->done, &attr);
 	pthread_condattr_destroy(&attr);
 	pl_stat_add(&pl_ctx_stats(ctx)->batches, 1);
-	if (ctx->gpu->ops->prepare)
-		ctx->gpu->ops->prepare(ctx->gpu);
 	*out = b;
 	return 0;
 }
@@ -221,7 +221,7 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 		}
 		g->checked = g->bufs[g->nr];
 	}
-	if (io->op == PEERLANE_READ && io->bytes > 64 * 1024)
+	if (io->op == PEERLANE_READ && (io->bytes > 64 * 1024 || io->file->want_direct))
 		op->bytes = g->segs[g->nr].bytes = pl_io_until_end(io->file, io->bytes, io->offset);
 	g->nr++;
 	return 0;
@@ -243,11 +243,14 @@ static int sort_requests(struct peerlane_batch *b, const struct peerlane_io *io,
 		err = pl_fail(-ENOMEM, "no memory for the requests");
 	for (unsigned int i = 0; i < nr && !err; i++)
 		err = group_add(groups[io[i].op == PEERLANE_WRITE], &io[i], i);
-	for (int d = 0; d < 2 && !err; d++)
-		if (groups[d]->nr)
-			err = pl_job_init(&groups[d]->job, b->ctx, (enum peerlane_op)d,
-					  groups[d]->ops, groups[d]->nr, groups[d]->segs,
-					  groups[d]->nr);
+	for (int d = 0; d < 2 && !err; d++) {
+		if (!groups[d]->nr)
+			continue;
+		err = pl_job_init(&groups[d]->job, b->ctx, (enum peerlane_op)d, groups[d]->ops,
+				  groups[d]->nr, groups[d]->segs, groups[d]->nr);
+		if (err && d && groups[0]->nr)
+			pl_job_fini(&groups[0]->job);
+	}
 	if (!err)
 		return 0;
 	for (int d = 0; d < 2; d++)
@@ -285,6 +288,7 @@ static void launch(struct peerlane_batch *b, struct group *g)
 
 int peerlane_batch_submit(struct peerlane_batch *b, const struct peerlane_io *io, unsigned int nr)
 {
+	PL_KEEP_ERRNO;
 	struct group *groups[2];
 	bool room;
 	int err;
@@ -356,7 +360,8 @@ static struct timespec after(const struct timespec *timeout)
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += timeout->tv_sec;
+	/* Nobody waits longer than this, and the sum must not overflow. */
+	t.tv_sec += timeout->tv_sec < MAX_WAIT_S ? timeout->tv_sec : MAX_WAIT_S;
 	t.tv_nsec += timeout->tv_nsec;
 	if (t.tv_nsec >= 1000000000) {
 		t.tv_nsec -= 1000000000;
@@ -369,6 +374,7 @@ int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
 			struct peerlane_event *events, unsigned int max_nr,
 			const struct timespec *timeout)
 {
+	PL_KEEP_ERRNO;
 	struct timespec until = { .tv_sec = 0 };
 	unsigned int n = 0;
 	int err;
@@ -405,6 +411,7 @@ int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
 
 int peerlane_batch_cancel(struct peerlane_batch *b)
 {
+	PL_KEEP_ERRNO;
 	struct group *g, *next;
 	unsigned int n = 0;
 	int err;
@@ -434,6 +441,7 @@ int peerlane_batch_cancel(struct peerlane_batch *b)
 
 void peerlane_batch_destroy(struct peerlane_batch *b)
 {
+	PL_KEEP_ERRNO;
 	if (!b)
 		return;
 	if (!pl_context_check(b->ctx)) {

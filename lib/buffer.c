@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* A VMM reservation may be made of many mappings; more than this is not one buffer. */
 #define MAX_JOINED 65536
@@ -176,9 +177,22 @@ static int insert(struct pl_buffers *b, struct pl_buffer *buf)
 	return 0;
 }
 
+/* Whether plain memory is there at all: asks the kernel something that has no effect. */
+static int check_mapped(uintptr_t addr, size_t bytes)
+{
+	uintptr_t page = addr & ~4095ul;
+
+	if (msync((void *)page, bytes + (addr - page), MS_ASYNC) && errno == ENOMEM)
+		return pl_fail(-EFAULT, "%zu bytes at %p are not all memory of this process", bytes,
+			       (void *)addr);
+	return 0;
+}
+
 int peerlane_buffer_register(struct peerlane *ctx, void *addr, size_t bytes, unsigned int flags)
 {
+	PL_KEEP_ERRNO;
 	struct pl_buffer *buf;
+	void *owner;
 	int err = pl_context_check(ctx);
 
 	if (err)
@@ -195,14 +209,19 @@ int peerlane_buffer_register(struct peerlane *ctx, void *addr, size_t bytes, uns
 	buf->addr = (uintptr_t)addr;
 	buf->bytes = bytes;
 	err = query(ctx, buf->addr, bytes, &buf->mem);
+	if (!err && buf->mem.kind == PL_MEM_HOST)
+		err = check_mapped(buf->addr, bytes);
 	if (err)
 		goto err_free;
+	owner = buf->mem.owner;
 	pthread_rwlock_wrlock(&ctx->buffers.lock);
 	err = insert(&ctx->buffers, buf);
 	pthread_rwlock_unlock(&ctx->buffers.lock);
 	if (err)
 		goto err_free;
 	pl_stat_add(&pl_ctx_stats(ctx)->buffers, 1);
+	if (owner && ctx->gpu->ops->prepare)
+		ctx->gpu->ops->prepare(ctx->gpu, owner);
 	return 0;
 
 err_free:
@@ -232,6 +251,7 @@ static int remove_idle(struct pl_buffers *b, uintptr_t addr, struct pl_buffer **
 
 int peerlane_buffer_release(struct peerlane *ctx, void *addr)
 {
+	PL_KEEP_ERRNO;
 	const struct timespec nap = { .tv_nsec = 100000 };
 	struct pl_buffer *buf;
 	uint64_t deadline;

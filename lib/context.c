@@ -215,12 +215,16 @@ static int open_parts(struct peerlane *ctx)
 	err = pl_buffers_init(&ctx->buffers);
 	if (err)
 		goto err_workers;
+	if (ctx->gpu->ops->prepare)
+		ctx->gpu->ops->prepare(ctx->gpu, NULL);
 	pl_ctx_stats(ctx)->pool_limit = ctx->opt.pool_bytes;
 	ctx->ring_why = ctx->opt.flags & PEERLANE_NO_IO_URING
 				? "io_uring was switched off by the options"
 				: pl_ring_refused();
 	if (ctx->ring_why && !(ctx->opt.flags & PEERLANE_NO_IO_URING))
 		pl_log(ctx, 1, "%s: using threads instead", ctx->ring_why);
+	for (int i = 0; i < PL_DIRECT_LOCKS; i++)
+		pthread_rwlock_init(&ctx->direct_locks[i], NULL);
 	pthread_mutex_init(&ctx->files_lock, NULL);
 	pthread_mutex_init(&ctx->streams_lock, NULL);
 	return 0;
@@ -238,6 +242,7 @@ err_gpu:
 
 int peerlane_open(struct peerlane **out, const struct peerlane_options *opt)
 {
+	PL_KEEP_ERRNO;
 	struct peerlane *ctx;
 	int err;
 
@@ -271,6 +276,7 @@ int peerlane_open(struct peerlane **out, const struct peerlane_options *opt)
 static void abandon(struct peerlane *ctx)
 {
 	pl_files_fini(ctx);
+	pl_pool_abandon(&ctx->pool);
 	pl_buffers_fini(&ctx->buffers);
 	pl_stats_fini(&ctx->stats);
 	ctx->gpu->ops->abandon(ctx->gpu);
@@ -279,15 +285,34 @@ static void abandon(struct peerlane *ctx)
 	free(ctx);
 }
 
+/*
+ * A stream has still to come to a request of a context that is being closed. It will look at the
+ * request, its file and the context, and then wait for a word in pinned memory: those stay for
+ * ever. The list only keeps them in sight of leak checkers.
+ */
+static void leave_behind(struct peerlane *ctx)
+{
+	static struct peerlane *left;
+
+	__atomic_store_n(&ctx->closed, true, __ATOMIC_RELEASE);
+	pl_log(ctx, 0, "closed with requests left on a stream: they will be cancelled");
+	pl_workers_fini(ctx);
+	ctx->next = __atomic_exchange_n(&left, ctx, __ATOMIC_ACQ_REL);
+}
+
 void peerlane_close(struct peerlane *ctx)
 {
+	PL_KEEP_ERRNO;
 	if (!ctx)
 		return;
 	if (!*ctx->alive) {
 		abandon(ctx);
 		return;
 	}
-	pl_streams_fini(ctx);
+	if (!pl_streams_fini(ctx)) {
+		leave_behind(ctx);
+		return;
+	}
 	pl_workers_fini(ctx);
 	pl_files_fini(ctx);
 	pl_pool_fini(ctx);
@@ -295,6 +320,8 @@ void peerlane_close(struct peerlane *ctx)
 	ctx->gpu->ops->close(ctx->gpu);
 	pl_stats_fini(&ctx->stats);
 	pthread_mutex_destroy(&ctx->streams_lock);
+	for (int i = 0; i < PL_DIRECT_LOCKS; i++)
+		pthread_rwlock_destroy(&ctx->direct_locks[i]);
 	pthread_mutex_destroy(&ctx->files_lock);
 	munmap(ctx->alive, 4096);
 	free(ctx);
@@ -307,6 +334,7 @@ const char *peerlane_backend(const struct peerlane *ctx)
 
 int peerlane_stats_get(struct peerlane *ctx, struct peerlane_stats *out)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx);
 
 	if (err)

@@ -16,6 +16,8 @@
 
 struct pl_stream; /* stream.c */
 
+#define PL_DIRECT_LOCKS 16
+
 struct peerlane {
 	struct peerlane_options opt; /* with all defaults filled in */
 	struct pl_gpu *gpu;
@@ -27,12 +29,18 @@ struct peerlane {
 	struct pl_workers workers;
 	const char *ring_why; /* why io_uring is not used; NULL when it is */
 	struct pl_rates rates;
+	/* By inode: O_DIRECT writes hold one shared, the ends of such writes, which go through the
+	 * page cache, hold it alone. A page dirty in the cache beside a direct write can be lost. */
+	pthread_rwlock_t direct_locks[PL_DIRECT_LOCKS];
 	unsigned int jobs; /* being run now; atomic */
 
 	pthread_mutex_t files_lock; /* guards the two lists */
 	struct peerlane_file *files;
 	struct peerlane_file *dead; /* closed, kept so that a stale handle is noticed */
 	unsigned int nr_dead;
+
+	bool closed; /* closed with requests left on a stream: see peerlane_close(); atomic */
+	struct peerlane *next; /* of such contexts */
 
 	pthread_mutex_t streams_lock; /* guards streams */
 	struct pl_stream *streams;

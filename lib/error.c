@@ -39,6 +39,11 @@ int pl_fail_gpu(int err, int cuda, const char *fmt, ...)
 	return err;
 }
 
+void pl_errno_restore(const int *kept)
+{
+	errno = *kept;
+}
+
 void pl_text(char *dst, size_t dst_bytes, const char *fmt, ...)
 {
 	va_list ap;

@@ -96,8 +96,9 @@ static void judge_in_place(struct question *q)
 
 	if (q->op == PEERLANE_WRITE) {
 		REASON(v, "only for reads");
-	} else if (q->cached >= 0 && q->cached < (int64_t)q->seg.bytes) {
-		REASON(v, "the range is not wholly in the page cache");
+	} else if (q->cached < (int64_t)q->seg.bytes) {
+		REASON(v, q->cached < 0 ? "how much is cached is unknown: the kernel does not tell"
+					: "the range is not wholly in the page cache");
 	} else if (pl_window_wanted(q->ctx, &q->seg, v->reason, sizeof(v->reason))) {
 		v->usable = 1;
 		REASON(v, "a large read of cached data; saves CPU time");
@@ -106,11 +107,20 @@ static void judge_in_place(struct question *q)
 	}
 }
 
+/* Whether less than half of a write lies in whole pages: its ends go through the page cache. */
+static bool mostly_ends(const struct question *q)
+{
+	size_t start = (size_t)q->seg.offset, end = start + q->seg.bytes;
+	size_t a = (start + 4095) & ~4095ul, b = end & ~4095ul;
+
+	return q->file->fd >= 0 && (b <= a || b - a < q->seg.bytes / 2);
+}
+
 static bool copies(const struct question *q)
 {
 	if (q->file->want_direct && q->file->fd_direct >= 0 &&
 	    !(q->ctx->opt.flags & PEERLANE_NO_DIRECT))
-		return false;
+		return q->op == PEERLANE_WRITE && mostly_ends(q);
 	return q->op == PEERLANE_WRITE || q->cached < 0 || q->seg.bytes <= 64 * 1024 ||
 	       q->file->fd_direct < 0 || (q->ctx->opt.flags & PEERLANE_NO_DIRECT) ||
 	       q->cached >= (int64_t)q->seg.bytes / 2;
@@ -129,7 +139,9 @@ static void judge_copy(struct question *q)
 	} else if (copies(q)) {
 		REASON(v, q->op == PEERLANE_WRITE     ? "writes go through the page cache"
 			  : q->seg.bytes <= 64 * 1024 ? "a small read goes the plain way"
-						      : "the data is in the page cache");
+			  : q->cached < 0
+				  ? "how much is cached is unknown: the kernel does not tell"
+				  : "the data is in the page cache");
 	} else {
 		v->usable = 0;
 		REASON(v, q->file->want_direct ? "the file was opened with O_DIRECT"
@@ -152,7 +164,9 @@ static void judge_direct(struct question *q)
 	} else if (copies(q)) {
 		REASON(v, q->op == PEERLANE_WRITE ? "the file was opened without O_DIRECT"
 						  : "the data is in memory already, or little");
-		if (q->op == PEERLANE_WRITE)
+		if (q->file->want_direct)
+			REASON(v, "most of the range is not whole pages");
+		else if (q->op == PEERLANE_WRITE)
 			FIX(v, "open it with O_DIRECT to bypass the page cache");
 	} else {
 		v->usable = 1;
@@ -215,6 +229,7 @@ static void judge(struct question *q)
 int peerlane_explain(struct peerlane_file *file, enum peerlane_op op, const void *addr,
 		     size_t bytes, off_t offset, struct peerlane_explanation *out)
 {
+	PL_KEEP_ERRNO;
 	struct question q = { .file = file, .op = op, .out = out, .request.file = file };
 	struct pl_buffer *buf;
 	int err;

@@ -69,6 +69,14 @@ const char *pl_file_fs_name(unsigned long magic)
 	return "unknown";
 }
 
+/* Whether the kernel itself answers, from a device or from memory. */
+static bool is_local(unsigned long magic)
+{
+	return magic == EXT4_SUPER_MAGIC || magic == XFS_SUPER_MAGIC ||
+	       magic == BTRFS_SUPER_MAGIC || magic == TMPFS_MAGIC ||
+	       magic == OVERLAYFS_SUPER_MAGIC || magic == F2FS_SUPER_MAGIC;
+}
+
 int64_t pl_file_size(const struct peerlane_file *f)
 {
 	int fd = f->fd >= 0 ? f->fd : f->fd_direct;
@@ -96,21 +104,55 @@ static unsigned int direct_align(int fd)
 	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) ||
 	    !(stx.mask & STATX_DIOALIGN))
 		return PAGE;
+	/* Slots are aligned to pages and no further. */
+	if (stx.dio_mem_align > PAGE)
+		return 0;
 	align = stx.dio_mem_align > stx.dio_offset_align ? stx.dio_mem_align : stx.dio_offset_align;
 	return align && !(align & (align - 1)) ? align : 0;
 }
 
-/* A second descriptor of the same file with O_DIRECT set or cleared; -1 and @why if not. */
-static int reopen(int fd, int flags, bool direct, char *why, size_t why_bytes)
+/* The same descriptor above 2: a program may have closed those, and to be reopened as others. */
+static int high_fd(int fd)
+{
+	int high;
+
+	if (fd < 0 || fd > 2)
+		return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	close(fd);
+	return high;
+}
+
+/* Opens @name once more, if it is still the file of @fd. */
+static int open_again(int fd, const char *name, int flags)
+{
+	struct stat a, b;
+	int twin = high_fd(open(name, flags));
+
+	if (twin < 0)
+		return -1;
+	if (!fstat(fd, &a) && !fstat(twin, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+		return twin;
+	close(twin);
+	errno = ESTALE;
+	return -1;
+}
+
+/* A second descriptor of the same file with O_DIRECT set or cleared; -1 and @why if not. @name is
+ * its path where that is known: the way without /proc. */
+static int reopen(int fd, const char *name, int flags, bool direct, char *why, size_t why_bytes)
 {
 	char path[64];
 	int twin;
 
 	flags &= O_ACCMODE | O_APPEND | O_DSYNC | O_SYNC | O_NOATIME;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	twin = open(path, flags | (direct ? O_DIRECT : 0) | O_CLOEXEC);
+	twin = high_fd(open(path, flags | (direct ? O_DIRECT : 0) | O_CLOEXEC));
 	if (twin < 0 && errno == EPERM && (flags & O_NOATIME))
-		twin = open(path, (flags & ~O_NOATIME) | (direct ? O_DIRECT : 0) | O_CLOEXEC);
+		twin = high_fd(
+			open(path, (flags & ~O_NOATIME) | (direct ? O_DIRECT : 0) | O_CLOEXEC));
+	if (twin < 0 && errno == ENOENT && name)
+		twin = open_again(fd, name, flags | (direct ? O_DIRECT : 0) | O_CLOEXEC);
 	if (twin >= 0)
 		return twin;
 	if (errno == EINVAL && direct)
@@ -135,14 +177,15 @@ static int inspect(struct peerlane_file *f, int fd)
 		return pl_fail(-ESPIPE, "neither a regular file nor a block device");
 	f->block = S_ISBLK(sb.st_mode);
 	f->dev = f->block ? sb.st_rdev : sb.st_dev;
+	f->ino = sb.st_ino;
 	if (!fstatfs(fd, &fs))
 		f->magic = (unsigned long)fs.f_type;
-	f->sized = f->block || (f->magic != PROC_SUPER_MAGIC && f->magic != SYSFS_MAGIC);
+	f->remote = !f->block && !is_local(f->magic);
 	return 0;
 }
 
 /* Takes over @fd (also on failure). */
-static int adopt(struct peerlane *ctx, int fd, struct peerlane_file **out)
+static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane_file **out)
 {
 	int flags = fcntl(fd, F_GETFL);
 	struct peerlane_file *f = calloc(1, sizeof(*f));
@@ -168,13 +211,18 @@ static int adopt(struct peerlane *ctx, int fd, struct peerlane_file **out)
 	f->append = flags & O_APPEND;
 	f->durable = flags & O_DSYNC;
 	f->want_direct = flags & O_DIRECT;
-	f->mapped_write = mode == O_RDWR && !f->append && !f->block;
+	f->mapped_write = mode == O_RDWR && !f->append && !f->block && !f->durable;
 	if (f->want_direct) {
 		f->fd_direct = fd;
-		f->fd = reopen(fd, flags, false, why, sizeof(why));
+		f->fd = reopen(fd, name, flags, false, why, sizeof(why));
+		/* Without it unaligned requests could not be served: say now what is missing. */
+		if (f->fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+			err = pl_fail(-errno, "%s", why);
+			goto err_free;
+		}
 	} else {
 		f->fd = fd;
-		f->fd_direct = reopen(fd, flags, true, f->direct_why, sizeof(f->direct_why));
+		f->fd_direct = reopen(fd, name, flags, true, f->direct_why, sizeof(f->direct_why));
 	}
 	f->align = f->fd_direct >= 0 ? direct_align(f->fd_direct) : PAGE;
 	if (!f->align || f->align > 64 * 1024) {
@@ -203,6 +251,7 @@ err_close:
 int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t mode,
 		       struct peerlane_file **out)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx), fd;
 
 	if (err)
@@ -216,15 +265,20 @@ int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t
 		if (fd >= 0)
 			pl_log(ctx, 1, "%s: the file system has no O_DIRECT, opened without", path);
 	}
+	fd = high_fd(fd);
+	/* Sockets, and fifos without a reader, are refused by open() itself. */
+	if (fd < 0 && errno == ENXIO)
+		return pl_fail(-ESPIPE, "%s is neither a regular file nor a block device", path);
 	if (fd < 0)
 		return pl_fail(-errno, "cannot open %s: %s", path, strerrordesc_np(errno));
 	if (!(flags & O_NONBLOCK))
 		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-	return adopt(ctx, fd, out);
+	return adopt(ctx, fd, path, out);
 }
 
 int peerlane_file_from_fd(struct peerlane *ctx, int fd, struct peerlane_file **out)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx), twin;
 
 	if (err)
@@ -234,7 +288,7 @@ int peerlane_file_from_fd(struct peerlane *ctx, int fd, struct peerlane_file **o
 	twin = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (twin < 0)
 		return pl_fail(-errno, "descriptor %d: %s", fd, strerrordesc_np(errno));
-	return adopt(ctx, twin, out);
+	return adopt(ctx, twin, NULL, out);
 }
 
 int pl_file_get(struct peerlane_file *f, enum peerlane_op op)
@@ -298,6 +352,7 @@ static void bury(struct peerlane *ctx, struct peerlane_file *f)
 
 int peerlane_file_close(struct peerlane_file *f)
 {
+	PL_KEEP_ERRNO;
 	const struct timespec nap = { .tv_nsec = 100000 };
 	unsigned int open_state = PL_FILE_OPEN;
 	uint64_t deadline;
@@ -328,6 +383,7 @@ int peerlane_file_close(struct peerlane_file *f)
 
 int peerlane_file_sync(struct peerlane_file *f)
 {
+	PL_KEEP_ERRNO;
 	int err;
 
 	if (!f)

@@ -27,11 +27,12 @@ struct peerlane_file {
 	bool durable;	     /* opened with O_SYNC or O_DSYNC */
 	bool want_direct;    /* the caller opened it with O_DIRECT */
 	bool block;	     /* a block device */
-	bool sized;	     /* the size says where the end is (not so under /proc) */
+	bool remote;	     /* a server or another process answers: submitting may block */
 	bool mapped_write;   /* mmap for writing is possible (open for both, regular) */
 	unsigned int align;  /* of offsets and memory for O_DIRECT; a power of two */
 	unsigned long magic; /* statfs f_type */
 	dev_t dev;
+	ino_t ino;
 	char direct_why[160]; /* why fd_direct is -1 */
 };
 

@@ -21,7 +21,7 @@ char *pl_fill_slot(const struct pl_job *job, unsigned int u)
 {
 	const struct pl_unit *unit = &job->units[u];
 	off_t offset = job->segs[unit->seg].offset + (off_t)unit->at;
-	size_t in_slot = (size_t)offset & (job->small ? 4095 : job->unit_bytes - 1);
+	size_t in_slot = (size_t)offset & ((job->small ? job->grain : job->unit_bytes) - 1);
 
 	return job->lane->mem + (u % job->nr_slots) * job->stride + in_slot;
 }
@@ -46,7 +46,8 @@ static bool cold(const struct pl_job *job, const struct pl_fill *f)
 
 static bool want_direct(struct pl_job *job, const struct pl_seg *seg, const struct pl_fill *f)
 {
-	if (f->file->fd_direct < 0 || (job->ctx->opt.flags & PEERLANE_NO_DIRECT))
+	if (f->file->fd_direct < 0 ||
+	    ((job->ctx->opt.flags & PEERLANE_NO_DIRECT) && f->file->fd >= 0))
 		return false;
 	if ((job->op == PEERLANE_WRITE || seg->host) && !aligned(f))
 		return false;
@@ -214,8 +215,14 @@ size_t pl_fill_sync(struct pl_job *job, const struct pl_fill *f, size_t got, int
 		got = read_direct(f, err);
 	/* A short direct read is the end of the file or a device error in the middle: the page
 	 * cache tells which, and how far the good bytes reach. */
-	if (got == f->bytes || f->file->fd < 0)
+	if (got == f->bytes)
 		return got;
+	if (f->file->fd < 0) {
+		/* Only O_DIRECT could be had, and this memory is not aligned for it. */
+		if (!f->direct)
+			*err = -EINVAL;
+		return got;
+	}
 	if (job->past_cache && f->bytes >= BOUNCE_BYTES && f->path == PEERLANE_PATH_COPY)
 		return read_past_cache(f->file->fd, f, got, err);
 	return read_plain(f->file->fd, f, got, err);

@@ -10,13 +10,18 @@
 int pl_gpu_open(struct pl_gpu **out, const char *name, char *why, size_t why_bytes)
 {
 	bool any = !name || !*name || !strcmp(name, "auto");
+	char sim_why[160];
 	int err;
 
 	if (any || !strcmp(name, "cuda")) {
 		err = pl_gpu_cuda.open(out, why, why_bytes);
 		if (!err || !any || err == -ENOMEM)
 			return err;
-		return pl_gpu_sim.open(out, why + why_bytes, 0);
+		/* @why keeps the reason CUDA was passed over, unless this fails too. */
+		err = pl_gpu_sim.open(out, sim_why, sizeof(sim_why));
+		if (err)
+			pl_text(why, why_bytes, "%s", sim_why);
+		return err;
 	}
 	if (!strcmp(name, "sim"))
 		return pl_gpu_sim.open(out, why, why_bytes);
@@ -37,6 +42,7 @@ static int told(struct peerlane *ctx, int err, const char *what)
 
 int peerlane_gpu_count(struct peerlane *ctx)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx);
 
 	return err ? err : ctx->gpu->ops->count(ctx->gpu);
@@ -56,6 +62,7 @@ static int check_gpu(struct peerlane *ctx, int gpu)
 
 int peerlane_gpu_get_info(struct peerlane *ctx, int gpu, struct peerlane_gpu_info *out)
 {
+	PL_KEEP_ERRNO;
 	struct peerlane_gpu_info info;
 	int err = check_gpu(ctx, gpu);
 
@@ -75,6 +82,7 @@ int peerlane_gpu_get_info(struct peerlane *ctx, int gpu, struct peerlane_gpu_inf
 
 int peerlane_gpu_alloc(struct peerlane *ctx, int gpu, size_t bytes, void **out)
 {
+	PL_KEEP_ERRNO;
 	int err = check_gpu(ctx, gpu);
 
 	if (err)
@@ -87,6 +95,7 @@ int peerlane_gpu_alloc(struct peerlane *ctx, int gpu, size_t bytes, void **out)
 
 int peerlane_gpu_free(struct peerlane *ctx, void *addr)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx);
 
 	if (err || !addr)
@@ -99,6 +108,7 @@ int peerlane_gpu_free(struct peerlane *ctx, void *addr)
 
 int peerlane_gpu_copy(struct peerlane *ctx, void *dst, const void *src, size_t bytes)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx);
 
 	if (err)
@@ -141,6 +151,7 @@ static int time_copies(struct peerlane *ctx, struct pl_queue *q, struct pl_mark 
 int peerlane_gpu_copy_limit(struct peerlane *ctx, int gpu, enum peerlane_op dir,
 			    double *bytes_per_s)
 {
+	PL_KEEP_ERRNO;
 	const size_t bytes = 32ul << 20;
 	const struct pl_gpu_ops *ops;
 	struct pl_queue *q = NULL;
@@ -182,6 +193,7 @@ err_free:
 
 int peerlane_gpu_stream_create(struct peerlane *ctx, int gpu, void **out)
 {
+	PL_KEEP_ERRNO;
 	int err = check_gpu(ctx, gpu);
 
 	if (err)
@@ -194,12 +206,14 @@ int peerlane_gpu_stream_create(struct peerlane *ctx, int gpu, void **out)
 
 void peerlane_gpu_stream_destroy(struct peerlane *ctx, void *stream)
 {
+	PL_KEEP_ERRNO;
 	if (!pl_context_check(ctx) && stream)
 		ctx->gpu->ops->stream_destroy(ctx->gpu, stream);
 }
 
 int peerlane_gpu_stream_sync(struct peerlane *ctx, void *stream)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx);
 
 	if (err)
@@ -212,6 +226,7 @@ int peerlane_gpu_launch(struct peerlane *ctx, void *stream, const struct peerlan
 			unsigned int nr_blocks, unsigned int nr_threads, void **args,
 			const size_t *arg_bytes, unsigned int nr_args)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx);
 
 	if (err)
@@ -228,6 +243,7 @@ int peerlane_gpu_launch(struct peerlane *ctx, void *stream, const struct peerlan
 int peerlane_sim_inject(struct peerlane *ctx, const char *what, unsigned int after,
 			unsigned int count)
 {
+	PL_KEEP_ERRNO;
 	int err = pl_context_check(ctx);
 
 	if (err)

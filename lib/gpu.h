@@ -84,9 +84,10 @@ struct pl_gpu_ops {
 	void (*queue_destroy)(struct pl_gpu *gpu, struct pl_queue *queue);
 	int (*mark_create)(struct pl_gpu *gpu, struct pl_queue *queue, struct pl_mark **out);
 	void (*mark_destroy)(struct pl_gpu *gpu, struct pl_mark *mark);
-	/* Many small copies will come: make ready what must not be made ready later, when work of
-	 * the caller may be waiting for them. May be NULL. */
-	void (*prepare)(struct pl_gpu *gpu);
+	/* Small copies may come: make ready what must not be made ready later, when work of the
+	 * caller may be waiting for them. @owner NULL: the caller's current context, if any. May
+	 * be NULL. */
+	void (*prepare)(struct pl_gpu *gpu, void *owner);
 	/* Queue @nr copies and then set @mark. After an error some of them may have been queued;
 	 * @mark is set all the same where possible. */
 	int (*copy)(struct pl_gpu *gpu, struct pl_queue *queue, enum pl_dir dir,

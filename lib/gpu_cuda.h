@@ -48,7 +48,7 @@ int pl_cuda_check_address(int result);
 int pl_cuda_owner_of(struct pl_cuda *c, void *ctx, void **out);
 int pl_cuda_primary(struct pl_cuda *c, int ordinal, void **out);
 int pl_cuda_primary_raw(struct pl_cuda *c, int ordinal, void **ctx);
-/* The caller's current context, or the primary one of GPU 0. */
+/* The caller's current context; -ENODEV if there is none. */
 int pl_cuda_current(struct pl_cuda *c, void **out);
 /* The context in which file pages are pinned. Unpinning waits for everything that runs in its
  * context, so it is one where nothing runs: not the caller's. */
@@ -63,7 +63,7 @@ void pl_cuda_contexts_free(struct pl_cuda *c, bool release);
 /* gpu_cuda_scatter.c: many small copies as one kernel. The context is current. */
 bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_copy *list,
 			  unsigned int nr);
-void pl_cuda_prepare(struct pl_gpu *gpu);
+void pl_cuda_prepare(struct pl_gpu *gpu, void *owner);
 int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
 		    unsigned int nr);
 

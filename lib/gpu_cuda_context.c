@@ -95,7 +95,7 @@ int pl_cuda_current(struct pl_cuda *c, void **out)
 
 	if (!c->api.ctx_current(&ctx) && ctx)
 		return pl_cuda_owner_of(c, ctx, out);
-	return pl_cuda_primary(c, 0, out);
+	return -ENODEV;
 }
 
 int pl_cuda_pin_context(struct pl_cuda *c, int ordinal, void **out)

@@ -50,16 +50,16 @@ bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_co
 
 /*
  * Loading waits for all work in the context, and that work may be waiting for a transfer. So it is
- * done when a batch is made, not when its first transfer runs.
+ * done when the engine first hears of a context, not when a transfer runs.
  */
-void pl_cuda_prepare(struct pl_gpu *gpu)
+void pl_cuda_prepare(struct pl_gpu *gpu, void *owner)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	void *owner = NULL, *function;
+	void *function;
 
 	if (c->gpu.no_kernels || __atomic_load_n(&c->held, __ATOMIC_RELAXED))
 		return;
-	if (pl_cuda_current(c, &owner) || pl_cuda_enter(c, owner))
+	if ((!owner && pl_cuda_current(c, &owner)) || pl_cuda_enter(c, owner))
 		return;
 	/* A driver that does not take the kernel will not take it next time. */
 	if (pl_cuda_function(c, owner, &scatter, true, &function))

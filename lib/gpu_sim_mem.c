@@ -46,7 +46,8 @@ int pl_sim_mem_reserve(size_t bytes, bool populate, uintptr_t *out)
 	if (populate && mmap(p, pl_sim_mem_round(bytes), PROT_READ | PROT_WRITE,
 			     flags | MAP_FIXED | MAP_POPULATE, -1, 0) == MAP_FAILED)
 		goto err_unmap;
-	if (madvise(p, span, MADV_DONTFORK))
+	/* A bare reservation stays one in a forked child: nothing else may get the address. */
+	if (populate && madvise(p, span, MADV_DONTFORK))
 		goto err_unmap;
 	*out = (uintptr_t)p;
 	return 0;
@@ -69,7 +70,8 @@ static int map_shadow(size_t bytes, uintptr_t *out)
 	err = pl_sim_mem_reserve(bytes, false, &p);
 	if (err)
 		return err;
-	if (mprotect((void *)p, pl_sim_mem_round(bytes), PROT_READ | PROT_WRITE)) {
+	if (mprotect((void *)p, pl_sim_mem_round(bytes), PROT_READ | PROT_WRITE) ||
+	    madvise((void *)p, pl_sim_mem_span(bytes), MADV_DONTFORK)) {
 		pl_sim_mem_unmap(p, bytes);
 		return -ENOMEM;
 	}

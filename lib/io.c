@@ -6,6 +6,7 @@
 #include "window.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +17,23 @@
 /* Unaligned ends of O_DIRECT writes go through the page cache; never in a page with the rest. */
 #define EDGE 4096
 
+int pl_io_range(size_t bytes, off_t offset)
+{
+	if (offset < 0)
+		return pl_fail(-EINVAL, "the file offset %lld is negative", (long long)offset);
+	if (bytes > SSIZE_MAX || offset > INT64_MAX - (off_t)bytes)
+		return pl_fail(-EOVERFLOW, "%zu bytes at offset %lld pass the largest file offset",
+			       bytes, (long long)offset);
+	return 0;
+}
+
 int pl_io_check(struct peerlane_file *file, enum peerlane_op op, size_t bytes, off_t offset)
 {
 	int err = pl_file_get(file, op);
 
 	if (err)
 		return err;
-	if (offset < 0)
-		err = pl_fail(-EINVAL, "the file offset %lld is negative", (long long)offset);
-	else if (bytes > SSIZE_MAX || offset > INT64_MAX - (off_t)bytes)
-		err = pl_fail(-EOVERFLOW, "%zu bytes at offset %lld pass the largest file offset",
-			      bytes, (long long)offset);
+	err = pl_io_range(bytes, offset);
 	if (err)
 		pl_file_put(file);
 	return err;
@@ -56,12 +63,10 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op, co
 
 size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset)
 {
-	int64_t size;
+	int64_t size = pl_file_size(file);
 
-	if (!file->sized)
-		return bytes;
-	size = pl_file_size(file);
-	if (size < 0)
+	/* Files of the kernel's own file systems say 0 and have content. */
+	if (size <= 0)
 		return bytes;
 	if (offset >= size)
 		return 0;
@@ -136,9 +141,15 @@ static ssize_t rounds(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *
 	size_t at = from, copied;
 	uint64_t began;
 	ssize_t n;
+	int err = 0;
 
-	if (dir == PEERLANE_READ && nr == 1 && !from)
-		at += pl_window_read(ctx, segs);
+	if (dir == PEERLANE_READ && nr == 1 && !from) {
+		at += pl_window_read(ctx, segs, &err);
+		if (err) {
+			op->err = err;
+			return at > from ? (ssize_t)(at - from) : err;
+		}
+	}
 	copied = at;
 	began = pl_now_ns();
 	while (at < to) {
@@ -156,29 +167,60 @@ static ssize_t rounds(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *
 	return (ssize_t)(at - from);
 }
 
+/* The end of an O_DIRECT write, through the page cache and out of it again. */
+static ssize_t write_end(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *segs,
+			 unsigned int nr, size_t from, size_t to)
+{
+	off_t start = segs[0].offset + (off_t)from, bytes = (off_t)(to - from);
+	ssize_t n;
+
+	if (from == to)
+		return 0;
+	n = rounds(ctx, PEERLANE_WRITE, op, segs, nr, from, to);
+	if (n > 0 && op->file->fd >= 0) {
+		sync_file_range(op->file->fd, start, bytes,
+				SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+					SYNC_FILE_RANGE_WAIT_AFTER);
+		posix_fadvise(op->file->fd, start, bytes, POSIX_FADV_DONTNEED);
+	}
+	return n;
+}
+
 /*
- * A write with O_DIRECT: the aligned middle first, then the ends through the page cache. In this
- * order no page is dirty in the cache while the device writes its neighbours.
+ * A write with O_DIRECT: the aligned middle first, then the ends. In this order, and with the
+ * ends of other writes kept out, no page is dirty in the cache while the device writes its
+ * neighbours.
  */
 static ssize_t write_direct(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *segs,
 			    unsigned int nr)
 {
+	size_t edge = op->file->align > EDGE ? op->file->align : EDGE;
 	size_t start = (size_t)segs[0].offset, end = start + op->bytes;
-	size_t a = ((start + EDGE - 1) & ~(size_t)(EDGE - 1)) - start;
-	size_t b = (end & ~(size_t)(EDGE - 1)) > start + a ? (end & ~(size_t)(EDGE - 1)) - start
-							   : a;
+	size_t a = ((start + edge - 1) & ~(edge - 1)) - start, b = (end & ~(edge - 1)) - start;
+	pthread_rwlock_t *lock =
+		&ctx->direct_locks[(op->file->ino ^ op->file->dev) % PL_DIRECT_LOCKS];
 	ssize_t middle = 0, head, tail;
 
-	if (a >= op->bytes || b <= a)
-		return rounds(ctx, PEERLANE_WRITE, op, segs, nr, 0, op->bytes);
-	middle = rounds(ctx, PEERLANE_WRITE, op, segs, nr, a, b);
-	head = a ? rounds(ctx, PEERLANE_WRITE, op, segs, nr, 0, a) : 0;
+	if (a >= op->bytes || (end & ~(edge - 1)) <= start + a)
+		a = b = op->bytes; /* all of it is an end */
+	if (a < b) {
+		pthread_rwlock_rdlock(lock);
+		middle = rounds(ctx, PEERLANE_WRITE, op, segs, nr, a, b);
+		pthread_rwlock_unlock(lock);
+	}
+	if (!a && b == op->bytes)
+		return middle;
+	pthread_rwlock_wrlock(lock);
+	head = write_end(ctx, op, segs, nr, 0, a);
+	tail = head == (ssize_t)a && middle == (ssize_t)(b - a)
+		       ? write_end(ctx, op, segs, nr, b, op->bytes)
+		       : 0;
+	pthread_rwlock_unlock(lock);
 	if (head < (ssize_t)a)
 		return head;
 	if (middle < (ssize_t)(b - a))
 		return middle < 0 ? (head ? head : middle) : head + middle;
-	tail = b < op->bytes ? rounds(ctx, PEERLANE_WRITE, op, segs, nr, b, op->bytes) : 0;
-	return head + middle + (tail > 0 ? tail : 0);
+	return tail < 0 && !(head + middle) ? tail : head + middle + (tail > 0 ? tail : 0);
 }
 
 static ssize_t transfer(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op,
@@ -259,8 +301,9 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 	err = resolve(ctx, &op, iov, nr_iov, offset, segs, bufs, &nr);
 	if (err)
 		return err;
-	/* A request of one unit meets the end by itself. */
-	if (dir == PEERLANE_READ && (nr > 1 || bytes > 64 * 1024)) {
+	/* A request of one unit meets the end by itself; but O_DIRECT into the caller's own memory
+	 * would write a whole block there. */
+	if (dir == PEERLANE_READ && (nr > 1 || bytes > 64 * 1024 || file->want_direct)) {
 		op.bytes = pl_io_until_end(file, bytes, offset);
 		nr = cut_at_end(segs, nr, op.bytes);
 	}
@@ -274,14 +317,51 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 	return n;
 }
 
-ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
-		       int nr_iov, off_t offset, unsigned int flags)
+/* The request itself, with memory for its segments. */
+static ssize_t with_segments(struct peerlane_file *file, enum peerlane_op dir,
+			     const struct iovec *iov, int nr_iov, size_t bytes, off_t offset,
+			     unsigned int flags)
 {
 	struct pl_seg one_seg, *segs = &one_seg;
 	struct pl_buffer *one_buf, **bufs = &one_buf;
+	ssize_t n;
+
+	if (nr_iov == 1)
+		return vectored(file, dir, iov, nr_iov, bytes, offset, flags, segs, bufs);
+	segs = calloc((size_t)nr_iov, sizeof(*segs));
+	bufs = calloc((size_t)nr_iov, sizeof(*bufs));
+	n = segs && bufs ? vectored(file, dir, iov, nr_iov, bytes, offset, flags, segs, bufs)
+			 : pl_fail(-ENOMEM, "no memory for the request");
+	free(segs);
+	free(bufs);
+	return n;
+}
+
+ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
+		       int nr_iov, off_t offset, unsigned int flags)
+{
+	struct peerlane_stats *st = pl_ctx_stats(file->ctx);
 	uint64_t start = pl_now_ns();
-	struct peerlane_stats *st;
 	size_t bytes = 0;
+	ssize_t n = 0;
+
+	for (int i = 0; i < nr_iov && !n; i++)
+		if (__builtin_add_overflow(bytes, iov[i].iov_len, &bytes))
+			n = pl_fail(-EOVERFLOW, "the lengths of the memory pieces overflow");
+	if (!n)
+		n = pl_io_range(bytes, offset);
+	pl_stat_add(&st->in_flight, 1);
+	if (!n)
+		n = with_segments(file, dir, iov, nr_iov, bytes, offset, flags);
+	pl_stat_sub(&st->in_flight, 1);
+	pl_stats_request(&file->ctx->stats, dir, bytes, n, pl_now_ns() - start);
+	return n;
+}
+
+/* What the four calls have in common. */
+static ssize_t request(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
+		       int nr_iov, off_t offset, unsigned int flags)
+{
 	ssize_t n;
 	int err;
 
@@ -290,26 +370,10 @@ ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const s
 			       iov ? nr_iov : 0, IOV_MAX);
 	if (flags & ~PEERLANE_DURABLE)
 		return pl_fail(-EINVAL, "unknown flags %#x", flags & ~PEERLANE_DURABLE);
-	for (int i = 0; i < nr_iov; i++)
-		if (__builtin_add_overflow(bytes, iov[i].iov_len, &bytes))
-			return pl_fail(-EOVERFLOW, "the lengths of the memory pieces overflow");
-	err = pl_io_check(file, dir, bytes, offset);
+	err = pl_file_get(file, dir);
 	if (err)
 		return err;
-	st = pl_ctx_stats(file->ctx);
-	if (nr_iov > 1) {
-		segs = calloc((size_t)nr_iov, sizeof(*segs));
-		bufs = calloc((size_t)nr_iov, sizeof(*bufs));
-	}
-	pl_stat_add(&st->in_flight, 1);
-	n = segs && bufs ? vectored(file, dir, iov, nr_iov, bytes, offset, flags, segs, bufs)
-			 : pl_fail(-ENOMEM, "no memory for the request");
-	pl_stat_sub(&st->in_flight, 1);
-	pl_stats_request(&file->ctx->stats, dir, bytes, n, pl_now_ns() - start);
-	if (nr_iov > 1) {
-		free(segs);
-		free(bufs);
-	}
+	n = pl_io_vectored(file, dir, iov, nr_iov, offset, flags);
 	pl_file_put(file);
 	return n;
 }
@@ -317,30 +381,36 @@ ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const s
 ssize_t peerlane_read(struct peerlane_file *file, void *addr, size_t bytes, off_t offset)
 {
 	struct iovec iov = { .iov_base = addr, .iov_len = bytes };
+	PL_KEEP_ERRNO;
 
 	if (!addr)
 		return pl_fail(-EINVAL, "the memory address is NULL");
-	return pl_io_vectored(file, PEERLANE_READ, &iov, 1, offset, 0);
+	return request(file, PEERLANE_READ, &iov, 1, offset, 0);
 }
 
 ssize_t peerlane_write(struct peerlane_file *file, const void *addr, size_t bytes, off_t offset,
 		       unsigned int flags)
 {
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)addr, .iov_len = bytes };
+	PL_KEEP_ERRNO;
 
 	if (!addr)
 		return pl_fail(-EINVAL, "the memory address is NULL");
-	return pl_io_vectored(file, PEERLANE_WRITE, &iov, 1, offset, flags);
+	return request(file, PEERLANE_WRITE, &iov, 1, offset, flags);
 }
 
 ssize_t peerlane_readv(struct peerlane_file *file, const struct iovec *iov, int nr_iov,
 		       off_t offset)
 {
-	return pl_io_vectored(file, PEERLANE_READ, iov, nr_iov, offset, 0);
+	PL_KEEP_ERRNO;
+
+	return request(file, PEERLANE_READ, iov, nr_iov, offset, 0);
 }
 
 ssize_t peerlane_writev(struct peerlane_file *file, const struct iovec *iov, int nr_iov,
 			off_t offset, unsigned int flags)
 {
-	return pl_io_vectored(file, PEERLANE_WRITE, iov, nr_iov, offset, flags);
+	PL_KEEP_ERRNO;
+
+	return request(file, PEERLANE_WRITE, iov, nr_iov, offset, flags);
 }

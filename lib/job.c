@@ -84,8 +84,8 @@ static void choose_unit(struct pl_job *job, const struct shape *s)
 	job->small = s->longest <= SMALL_BYTES;
 	if (job->small) {
 		job->unit_bytes = SMALL_BYTES;
-		/* Room to widen each to whole pages on both sides. */
-		job->stride = ((s->longest + 4095) & ~4095ul) + 2 * 4096;
+		/* Room to widen each on both sides. */
+		job->stride = ((s->longest + job->grain - 1) & ~(job->grain - 1)) + 2 * job->grain;
 		return;
 	}
 	if (job->op == PEERLANE_WRITE) {
@@ -184,11 +184,14 @@ int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, s
 	job->nr_ops = nr_ops;
 	job->segs = segs;
 	job->nr_segs = nr_segs;
+	job->grain = 4096;
 	for (unsigned int i = 0; i < nr_ops; i++) {
 		ops[i].stop = ops[i].bytes;
 		ops[i].units_left = 0;
 		ops[i].err = ops[i].cuda = 0;
 		job->ordered |= op == PEERLANE_WRITE && ops[i].file->append;
+		if (ops[i].file->align > job->grain)
+			job->grain = ops[i].file->align;
 	}
 	shape = measure(job);
 	choose_unit(job, &shape);
@@ -245,13 +248,9 @@ static int get_slots(struct pl_job *job)
 
 	if (s.staged) {
 		err = pl_lane_acquire(job->ctx, job->small ? job->stride * job->nr_units : s.total,
-				      &job->lane);
+				      job->stride, &job->lane);
 		if (err)
 			return err;
-		/* The lane may be smaller than hoped for. */
-		if (job->stride > job->lane->bytes)
-			return pl_fail(-ENOMEM, "the pool is too small for a slot of %zu bytes",
-				       job->stride);
 		nr = (unsigned int)(job->lane->bytes / job->stride);
 	}
 	job->nr_slots = nr < job->nr_units ? nr : job->nr_units;

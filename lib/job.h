@@ -92,6 +92,7 @@ struct pl_job {
 	struct pl_slot *slots;
 	unsigned int nr_slots;
 	size_t unit_bytes; /* largest unit; a power of two */
+	size_t grain;	   /* what small units may be widened to: a page, or what O_DIRECT needs */
 	size_t stride;	   /* from slot to slot */
 	bool small;	   /* units are whole segments, each with room to widen it for O_DIRECT */
 	bool past_cache;   /* slots are filled past the CPU's caches, see nt_copy.h */
@@ -116,7 +117,8 @@ struct pl_job {
 	uint64_t polled_ns;    /* when the runs were last looked at */
 	bool issuing, polling; /* one thread at a time talks to the driver for each */
 	bool cancelled;
-	uint64_t moved_ns; /* when anything last went forward */
+	int gpu_err, gpu_cuda; /* a mark failed: no more copies are made */
+	uint64_t moved_ns;     /* when anything last went forward */
 
 	struct pl_unit units_inline[PL_JOB_INLINE];
 	struct pl_slot slots_inline[PL_JOB_INLINE];

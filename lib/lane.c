@@ -70,10 +70,46 @@ static void lane_free(struct peerlane *ctx, struct pl_lane *lane)
 	free(lane);
 }
 
+/* Whether nothing runs any more into a lane that was given up. */
+static bool recovered(struct peerlane *ctx, struct pl_lane *lane)
+{
+	struct pl_ring_done done[16];
+
+	for (struct pl_lane_queue *q = lane->queues; q; q = q->next)
+		for (int i = 0; i < PL_RUNS; i++)
+			if (!ctx->gpu->ops->mark_done(ctx->gpu, q->marks[i]))
+				return false;
+	while (lane->ring && pl_ring_in_flight(lane->ring))
+		if (pl_ring_collect(lane->ring, done, 16, 0) <= 0)
+			return false;
+	return true;
+}
+
+/* Takes lanes that have recovered back into use; pool lock held. */
+static void reclaim(struct peerlane *ctx)
+{
+	struct pl_pool *pool = &ctx->pool;
+	struct pl_lane **p = &pool->lost;
+
+	while (*p) {
+		struct pl_lane *lane = *p;
+
+		if (!recovered(ctx, lane)) {
+			p = &lane->next;
+			continue;
+		}
+		*p = lane->next;
+		lane->lost = false;
+		lane->next = pool->idle[lane->big];
+		pool->idle[lane->big] = lane;
+	}
+}
+
 void pl_pool_fini(struct peerlane *ctx)
 {
 	struct pl_pool *pool = &ctx->pool;
 
+	reclaim(ctx);
 	for (int big = 0; big < 2; big++) {
 		while (pool->idle[big]) {
 			struct pl_lane *lane = pool->idle[big];
@@ -82,15 +118,46 @@ void pl_pool_fini(struct peerlane *ctx)
 			lane_free(ctx, lane);
 		}
 	}
-	/* Memory a device may still write to is never given back; only the record of it is. */
+	/* Memory a device may still write to is never given back. The list only keeps it in sight
+	 * of leak checkers. */
 	while (pool->lost) {
+		static struct pl_lane *left;
 		struct pl_lane *lane = pool->lost;
 
 		pool->lost = lane->next;
-		free(lane);
+		lane->next = __atomic_exchange_n(&left, lane, __ATOMIC_ACQ_REL);
 	}
 	pthread_cond_destroy(&pool->freed);
 	pthread_mutex_destroy(&pool->lock);
+}
+
+void pl_pool_abandon(struct pl_pool *pool)
+{
+	for (int big = 0; big < 2; big++) {
+		while (pool->idle[big]) {
+			struct pl_lane *lane = pool->idle[big];
+
+			pool->idle[big] = lane->next;
+			pl_ring_abandon(lane->ring);
+			while (lane->queues) {
+				struct pl_lane_queue *q = lane->queues;
+
+				lane->queues = q->next;
+				free(q);
+			}
+			free(lane);
+		}
+	}
+}
+
+static void note_peak(struct peerlane_stats *st)
+{
+	uint64_t now = __atomic_load_n(&st->pool_bytes, __ATOMIC_RELAXED);
+	uint64_t peak = __atomic_load_n(&st->pool_peak, __ATOMIC_RELAXED);
+
+	while (now > peak && !__atomic_compare_exchange_n(&st->pool_peak, &peak, now, true,
+							  __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
 }
 
 /* Makes a lane; no lock held. Without pinned memory ordinary memory serves, more slowly. */
@@ -108,9 +175,7 @@ static struct pl_lane *lane_create(struct peerlane *ctx, bool big)
 		lane->pinned = true;
 		lane->mem = mem;
 		pl_stat_add(&st->pool_bytes, lane->bytes);
-		/* A race between two makers may miss the very peak; it is a report, not a bound. */
-		if (st->pool_bytes > st->pool_peak)
-			__atomic_store_n(&st->pool_peak, st->pool_bytes, __ATOMIC_RELAXED);
+		note_peak(st);
 		return lane;
 	}
 	pl_stat_add(&st->pool_failures, 1);
@@ -140,45 +205,77 @@ static bool take(struct pl_pool *pool, bool big, struct pl_lane **lane)
 	return false;
 }
 
-int pl_lane_acquire(struct peerlane *ctx, size_t bytes, struct pl_lane **out)
+/* A lane of either size that fits, idle or yet to be made; pool lock held. */
+static bool take_any(struct pl_pool *pool, bool big, size_t least, bool *is_big,
+		     struct pl_lane **lane)
+{
+	*is_big = big || least > pool->lane_bytes[0];
+	if (take(pool, *is_big, lane))
+		return true;
+	*is_big = !*is_big;
+	return least <= pool->lane_bytes[*is_big] && take(pool, *is_big, lane);
+}
+
+static struct timespec deadline(const struct peerlane *ctx)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ctx->opt.timeout_ms / 1000;
+	t.tv_nsec += ctx->opt.timeout_ms % 1000 * 1000000l;
+	if (t.tv_nsec >= 1000000000l) {
+		t.tv_nsec -= 1000000000l;
+		t.tv_sec++;
+	}
+	return t;
+}
+
+/* Waits for a lane, or for the right to make one (*@lane is NULL then). */
+static int wait_for_lane(struct peerlane *ctx, bool big, size_t least, bool *is_big,
+			 struct pl_lane **lane)
 {
 	struct pl_pool *pool = &ctx->pool;
-	bool big = bytes > pool->lane_bytes[0], waited = false, is_big = big;
-	struct pl_lane *lane;
 	struct timespec until;
+	bool waited = false;
 	int err = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += ctx->opt.timeout_ms / 1000;
-	until.tv_nsec += ctx->opt.timeout_ms % 1000 * 1000000l;
-	if (until.tv_nsec >= 1000000000l) {
-		until.tv_nsec -= 1000000000l;
-		until.tv_sec++;
-	}
 	pthread_mutex_lock(&pool->lock);
-	for (;;) {
-		is_big = big;
-		if (take(pool, is_big, &lane))
-			break;
-		is_big = !big;
-		if (take(pool, is_big, &lane))
-			break;
-		if (!waited)
-			pl_stat_add(&pl_ctx_stats(ctx)->pool_waits, 1);
-		waited = true;
+	while (!take_any(pool, big, least, is_big, lane)) {
+		if (pool->lost) {
+			reclaim(ctx);
+			if (take_any(pool, big, least, is_big, lane))
+				break;
+		}
 		if (err) {
 			pthread_mutex_unlock(&pool->lock);
 			return pl_fail(-ETIMEDOUT, "no staging memory came free in time");
 		}
+		if (!waited) {
+			pl_stat_add(&pl_ctx_stats(ctx)->pool_waits, 1);
+			until = deadline(ctx);
+		}
+		waited = true;
 		err = pthread_cond_timedwait(&pool->freed, &pool->lock, &until);
 	}
 	pthread_mutex_unlock(&pool->lock);
+	return 0;
+}
+
+int pl_lane_acquire(struct peerlane *ctx, size_t bytes, size_t least, struct pl_lane **out)
+{
+	struct pl_pool *pool = &ctx->pool;
+	struct pl_lane *lane;
+	bool is_big;
+	int err = wait_for_lane(ctx, bytes > pool->lane_bytes[0], least, &is_big, &lane);
+
+	if (err)
+		return err;
 	if (!lane)
 		lane = lane_create(ctx, is_big);
 	if (!lane) {
 		pthread_mutex_lock(&pool->lock);
 		pool->nr[is_big]--;
-		pthread_cond_signal(&pool->freed);
+		pthread_cond_broadcast(&pool->freed);
 		pthread_mutex_unlock(&pool->lock);
 		return pl_fail(-ENOMEM, "no memory for staging");
 	}
@@ -196,12 +293,12 @@ void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane)
 	if (lane->lost) {
 		lane->next = pool->lost;
 		pool->lost = lane;
-		pool->nr[lane->big]--;
 	} else {
 		lane->next = pool->idle[lane->big];
 		pool->idle[lane->big] = lane;
 	}
-	pthread_cond_signal(&pool->freed);
+	/* All: not every waiter can use every lane. */
+	pthread_cond_broadcast(&pool->freed);
 	pthread_mutex_unlock(&pool->lock);
 }
 

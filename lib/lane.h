@@ -49,9 +49,12 @@ struct pl_pool {
 
 int pl_pool_init(struct pl_pool *pool, size_t pool_bytes, size_t slot_bytes);
 void pl_pool_fini(struct peerlane *ctx);
+/* In a forked child: frees the records, calls no driver. */
+void pl_pool_abandon(struct pl_pool *pool);
 
-/* A lane for a request of @bytes; waits, at most the context's time-out, while all are taken. */
-int pl_lane_acquire(struct peerlane *ctx, size_t bytes, struct pl_lane **out);
+/* A lane of at least @least bytes for a request of @bytes; waits, at most the context's time-out,
+ * while all are taken. */
+int pl_lane_acquire(struct peerlane *ctx, size_t bytes, size_t least, struct pl_lane **out);
 void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane);
 
 /* The lane's queue for a GPU context, made when first asked for. */

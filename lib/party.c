@@ -137,7 +137,9 @@ struct owner {
 static bool push(struct owner *o, unsigned int u, const struct pl_fill *f)
 {
 	struct pl_job *job = o->job;
-	bool write = job->op == PEERLANE_WRITE;
+	unsigned int flags = (job->op == PEERLANE_WRITE ? PL_RING_WRITE : 0) |
+			     (f->durable ? PL_RING_DURABLE : 0) |
+			     (f->file->remote ? PL_RING_ASIDE : 0);
 
 	if (o->no_ring || job->ordered || job->nr_units == 1)
 		return false;
@@ -147,8 +149,8 @@ static bool push(struct owner *o, unsigned int u, const struct pl_fill *f)
 		if (o->no_ring)
 			return false;
 	}
-	if (pl_ring_push(o->ring, write, f->file->fd_direct, f->mem - f->before, f->span,
-			 f->offset - f->before, f->durable, u))
+	if (pl_ring_push(o->ring, flags, f->file->fd_direct, f->mem - f->before, f->span,
+			 f->offset - f->before, u))
 		return false;
 	/* Only this thread looks at the mark, though the slot is the job's. */
 	pl_pipe_slot(job, u)->pushed = true;
@@ -186,7 +188,10 @@ static void pushed_done(struct owner *o, const struct pl_ring_done *d)
 
 	pl_fill_plan_direct(job, u, &fill);
 	got = d->result > 0 ? pl_fill_got(&fill, (size_t)d->result) : 0;
-	if (got < fill.bytes)
+	/* Once given up, the device is not asked again: it would make us wait again. */
+	if (got < fill.bytes && o->gave_up)
+		err = -ETIMEDOUT;
+	else if (got < fill.bytes)
 		got = pl_fill_sync(job, &fill, got, &err);
 	pthread_mutex_lock(&job->lock);
 	pl_pipe_slot(job, u)->pushed = false;
@@ -274,7 +279,8 @@ static void run_owner(struct pl_job *job)
 	pthread_mutex_lock(&job->lock);
 	job->moved_ns = pl_now_ns();
 	while (job->finished < job->nr_units) {
-		n = pl_pipe_take(job, list);
+		/* With a full ring nothing more is taken: it would have to be done by waiting. */
+		n = o.ring && pl_ring_full(o.ring) ? 0 : pl_pipe_take(job, list);
 		if (n) {
 			pthread_mutex_unlock(&job->lock);
 			start_list(&o, list, n);

@@ -71,16 +71,17 @@ void pl_pipe_finish(struct pl_job *job, unsigned int u, size_t got, int err, int
 /* Whether unit @u can no longer count: its request has already stopped before it. */
 static bool pointless(struct pl_job *job, unsigned int u)
 {
-	return job->cancelled || at_of(job, u) >= pl_pipe_seg(job, u)->op->stop;
+	return at_of(job, u) >= pl_pipe_seg(job, u)->op->stop;
 }
 
 /* Ends units at the front that can no longer count, before they start. */
 static void skip_pointless(struct pl_job *job)
 {
 	while (job->next < job->nr_units && pl_pipe_slot(job, job->next)->state == PL_SLOT_FREE &&
-	       pointless(job, job->next)) {
+	       (job->cancelled || job->gpu_err || pointless(job, job->next))) {
 		job->next++;
-		pl_pipe_finish(job, job->next - 1, 0, -ECANCELED, 0);
+		pl_pipe_finish(job, job->next - 1, 0, job->gpu_err ? job->gpu_err : -ECANCELED,
+			       job->gpu_cuda);
 	}
 }
 
@@ -151,6 +152,10 @@ void pl_pipe_filled(struct pl_job *job, unsigned int u, enum peerlane_path path,
 	if (job->op == PEERLANE_WRITE || pl_pipe_seg(job, u)->host || !got) {
 		pl_pipe_finish(job, u, got, err, 0);
 		pl_pipe_moved(job);
+		return;
+	}
+	if (job->gpu_err) {
+		pl_pipe_finish(job, u, 0, job->gpu_err, job->gpu_cuda);
 		return;
 	}
 	slot->got = (uint32_t)got;
@@ -287,7 +292,10 @@ static bool issue_one(struct pl_job *job)
 /* Whether a read's run should wait for more units, which are on their way. */
 static bool too_early(struct pl_job *job)
 {
-	if (job->op == PEERLANE_WRITE || (!job->busy && job->next == job->nr_units))
+	bool more = job->busy || (job->next < job->nr_units &&
+				  pl_pipe_slot(job, job->next)->state == PL_SLOT_FREE);
+
+	if (job->op == PEERLANE_WRITE || !more)
 		return false;
 	if (job->small)
 		return job->ready < SMALL_RUN && job->busy;
@@ -298,7 +306,7 @@ bool pl_pipe_issue(struct pl_job *job)
 {
 	bool any = false;
 
-	if (job->issuing || !job->lane)
+	if (job->issuing || !job->lane || job->gpu_err)
 		return false;
 	job->issuing = true;
 	while (job->nr_runs < RUNS_IN_FLIGHT && !too_early(job) && issue_one(job))
@@ -328,6 +336,17 @@ void pl_pipe_run_ended(struct pl_job *job, uint8_t i, int err, int cuda)
 	pl_pipe_moved(job);
 }
 
+/* A mark failed, so nobody can tell when its copies end: the lane is not used any more. */
+static void gpu_failed(struct pl_job *job, int err, int cuda)
+{
+	job->gpu_err = err;
+	job->gpu_cuda = cuda;
+	job->lane->lost = true;
+	for (unsigned int u = job->low; u < job->next && job->op == PEERLANE_READ; u++)
+		if (pl_pipe_slot(job, u)->state == PL_SLOT_READY)
+			pl_pipe_finish(job, u, 0, err, cuda);
+}
+
 /* Looks which runs have ended; lock held, dropped meanwhile. */
 bool pl_pipe_poll(struct pl_job *job)
 {
@@ -350,9 +369,12 @@ bool pl_pipe_poll(struct pl_job *job)
 			       : ctx->gpu->ops->mark_done(ctx->gpu, run.mark);
 		cuda = done < 0 ? ctx->gpu->ops->result() : run.cuda;
 		pthread_mutex_lock(&job->lock);
-		if (!done)
+		/* Given up meanwhile, it is not ours to end any more. */
+		if (!done || job->runs[i].mark != run.mark)
 			continue;
 		pl_pipe_run_ended(job, i, run.err ? run.err : (done < 0 ? done : 0), cuda);
+		if (done < 0)
+			gpu_failed(job, done, cuda);
 		any = true;
 	}
 	job->polling = false;

@@ -6,6 +6,7 @@
 #include <liburing.h>
 #include <stdlib.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 struct pl_ring {
 	struct io_uring uring;
@@ -18,12 +19,37 @@ struct pl_ring {
 /* No request has it: marks the cancel request's own completion. */
 #define CANCEL_TAG UINT64_MAX
 
+/* Whether requests can be submitted and come back: a filter may allow setting up only. */
+static int try_nop(struct io_uring *uring)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(uring);
+	struct io_uring_cqe *cqe;
+	int n;
+
+	if (!sqe)
+		return -EBUSY;
+	io_uring_prep_nop(sqe);
+	n = io_uring_submit_and_wait(uring, 1);
+	if (n < 0)
+		return n;
+	n = io_uring_peek_cqe(uring, &cqe);
+	if (n)
+		return n;
+	io_uring_cqe_seen(uring, cqe);
+	return 0;
+}
+
 const char *pl_ring_refused(void)
 {
 	struct io_uring uring;
 	int err = io_uring_queue_init(2, &uring, 0);
 
 	if (!err) {
+		err = try_nop(&uring);
+		if (err) {
+			io_uring_queue_exit(&uring);
+			return "io_uring can be set up but not used (a seccomp filter)";
+		}
 		/* Needed to wait with a bound and without a timer request (Linux 5.11). */
 		bool bounded = uring.features & IORING_FEAT_EXT_ARG;
 
@@ -76,9 +102,22 @@ void pl_ring_destroy(struct pl_ring *r)
 	free(r);
 }
 
+void pl_ring_abandon(struct pl_ring *r)
+{
+	if (!r)
+		return;
+	close(r->uring.ring_fd);
+	free(r);
+}
+
 unsigned int pl_ring_in_flight(const struct pl_ring *r)
 {
 	return r->in_flight;
+}
+
+bool pl_ring_full(const struct pl_ring *r)
+{
+	return r->in_flight >= r->depth;
 }
 
 static bool is_fixed(const struct pl_ring *r, const void *mem, size_t bytes)
@@ -88,9 +127,10 @@ static bool is_fixed(const struct pl_ring *r, const void *mem, size_t bytes)
 	return r->fixed && at < r->fixed_bytes && bytes <= r->fixed_bytes - at;
 }
 
-int pl_ring_push(struct pl_ring *r, bool write, int fd, void *mem, size_t bytes, off_t offset,
-		 bool durable, uint64_t tag)
+int pl_ring_push(struct pl_ring *r, unsigned int flags, int fd, void *mem, size_t bytes,
+		 off_t offset, uint64_t tag)
 {
+	bool write = flags & PL_RING_WRITE;
 	struct io_uring_sqe *sqe;
 
 	if (r->in_flight >= r->depth)
@@ -106,8 +146,10 @@ int pl_ring_push(struct pl_ring *r, bool write, int fd, void *mem, size_t bytes,
 		io_uring_prep_write(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset);
 	else
 		io_uring_prep_read(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset);
-	if (durable)
+	if (flags & PL_RING_DURABLE)
 		sqe->rw_flags = RWF_DSYNC;
+	if (flags & PL_RING_ASIDE)
+		sqe->flags |= IOSQE_ASYNC;
 	io_uring_sqe_set_data64(sqe, tag);
 	r->in_flight++;
 	return 0;

@@ -22,10 +22,15 @@ const char *pl_ring_refused(void);
 /* @mem is where most requests will read or write: pinned once for all of them where allowed. */
 int pl_ring_create(struct pl_ring **out, unsigned int depth, void *mem, size_t bytes);
 void pl_ring_destroy(struct pl_ring *ring);
+/* In a forked child, where its memory is not mapped: closes the descriptor only. */
+void pl_ring_abandon(struct pl_ring *ring);
 
-/* Queues a request without submitting it. -EAGAIN when the ring is full. */
-int pl_ring_push(struct pl_ring *ring, bool write, int fd, void *mem, size_t bytes, off_t offset,
-		 bool durable, uint64_t tag);
+/* Queues a request without submitting it. @flags are PL_RING_*. -EAGAIN when the ring is full. */
+int pl_ring_push(struct pl_ring *ring, unsigned int flags, int fd, void *mem, size_t bytes,
+		 off_t offset, uint64_t tag);
+#define PL_RING_WRITE 0x1u
+#define PL_RING_DURABLE 0x2u
+#define PL_RING_ASIDE 0x4u /* submitting it may block: have a kernel thread do it */
 /* Submits what was pushed and collects what is done: waits up to @wait_us for the first (0: does
  * not wait). Returns how many, or a negative errno. */
 int pl_ring_collect(struct pl_ring *ring, struct pl_ring_done *done, unsigned int max,
@@ -33,5 +38,7 @@ int pl_ring_collect(struct pl_ring *ring, struct pl_ring_done *done, unsigned in
 /* Asks the kernel to cancel everything in flight; the requests still come out of collect(). */
 void pl_ring_cancel(struct pl_ring *ring);
 unsigned int pl_ring_in_flight(const struct pl_ring *ring);
+/* Whether there may be no room for as many requests as a participant takes at once. */
+bool pl_ring_full(const struct pl_ring *ring);
 
 #endif

@@ -124,6 +124,11 @@ static void reached(void *arg)
 {
 	struct request *r = arg;
 
+	/* The context was closed without us: there are no workers any more. */
+	if (__atomic_load_n(&r->file->ctx->closed, __ATOMIC_ACQUIRE)) {
+		finish(r, -ECANCELED);
+		return;
+	}
 	r->task.run = perform;
 	if (pl_task_post(r->file->ctx, &r->task))
 		finish(r, -EAGAIN);
@@ -206,6 +211,7 @@ err_put:
 int peerlane_read_async(struct peerlane_file *file, void *addr, const size_t *bytes,
 			const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
 {
+	PL_KEEP_ERRNO;
 	if (flags & ~PEERLANE_FIXED)
 		return pl_fail(-EINVAL, "unknown flags %#x", flags & ~PEERLANE_FIXED);
 	return submit(file, PEERLANE_READ, addr, bytes, offset, result, stream, flags);
@@ -214,6 +220,7 @@ int peerlane_read_async(struct peerlane_file *file, void *addr, const size_t *by
 int peerlane_write_async(struct peerlane_file *file, const void *addr, const size_t *bytes,
 			 const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
 {
+	PL_KEEP_ERRNO;
 	if (flags & ~(PEERLANE_FIXED | PEERLANE_DURABLE))
 		return pl_fail(-EINVAL, "unknown flags %#x",
 			       flags & ~(PEERLANE_FIXED | PEERLANE_DURABLE));
@@ -221,23 +228,26 @@ int peerlane_write_async(struct peerlane_file *file, const void *addr, const siz
 		      flags);
 }
 
-void pl_streams_fini(struct peerlane *ctx)
+bool pl_streams_fini(struct peerlane *ctx)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };
 	uint64_t deadline = pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
 	struct pl_stream *s;
 
-	for (s = ctx->streams; s; s = s->next)
-		while ((int32_t)(__atomic_load_n(s->word, __ATOMIC_ACQUIRE) - s->number) < 0 &&
-		       pl_now_ns() < deadline)
+	for (s = ctx->streams; s; s = s->next) {
+		while ((int32_t)(__atomic_load_n(s->word, __ATOMIC_ACQUIRE) - s->number) < 0) {
+			if (pl_now_ns() > deadline)
+				return false;
 			nanosleep(&nap, NULL);
+		}
+	}
 	while (ctx->streams) {
 		s = ctx->streams;
 		ctx->streams = s->next;
-		/* A word a stream may still look at is not given back. */
-		if (s->chunk && pl_now_ns() < deadline)
+		if (s->chunk)
 			ctx->gpu->ops->pin_free(ctx->gpu, s->chunk, WORDS_PER_CHUNK * WORD_BYTES);
 		pthread_mutex_destroy(&s->lock);
 		free(s);
 	}
+	return true;
 }

@@ -5,7 +5,10 @@
 
 struct peerlane;
 
-/* Waits for requests that streams have started, and frees the state of all streams. */
-void pl_streams_fini(struct peerlane *ctx);
+#include <stdbool.h>
+
+/* Waits for the requests of streams, as long as the context's time-out, and frees the state of
+ * all streams. False: a stream has still to come to one, and the context must stay. */
+bool pl_streams_fini(struct peerlane *ctx);
 
 #endif

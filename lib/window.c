@@ -27,6 +27,7 @@ struct window {
 	char *map; /* NULL: not in use */
 	size_t map_bytes;
 	size_t bytes; /* of the request */
+	bool failed;  /* its copy was not even queued whole */
 };
 
 struct reader {
@@ -36,6 +37,7 @@ struct reader {
 	struct window windows[IN_FLIGHT];
 	unsigned int oldest, nr;
 	size_t placed; /* bytes known to be in GPU memory, from the start */
+	bool broken;   /* a window failed: those after it no longer count */
 };
 
 bool pl_window_wanted(struct peerlane *ctx, const struct pl_seg *seg, char *why, size_t why_bytes)
@@ -91,7 +93,8 @@ static int retire(struct reader *r)
 	ctx->gpu->ops->pin_unregister(ctx->gpu, r->seg->gpu, w->map);
 	munmap(w->map, w->map_bytes);
 	w->map = NULL;
-	if (done > 0)
+	r->broken |= w->failed || done < 0;
+	if (!r->broken)
 		r->placed += w->bytes;
 	r->oldest = (r->oldest + 1) % IN_FLIGHT;
 	r->nr--;
@@ -137,8 +140,10 @@ static int start(struct reader *r, size_t at, size_t *next)
 	copy.bytes = w->bytes;
 	r->nr++;
 	*next = at + w->bytes;
-	return ctx->gpu->ops->copy(ctx->gpu, r->queue->queue, PL_TO_GPU, &copy, 1,
-				   r->queue->marks[i]);
+	err = ctx->gpu->ops->copy(ctx->gpu, r->queue->queue, PL_TO_GPU, &copy, 1,
+				  r->queue->marks[i]);
+	w->failed = err != 0;
+	return err;
 
 err_unmap:
 	munmap(w->map, w->map_bytes);
@@ -179,7 +184,7 @@ static size_t still_there(const struct pl_seg *seg, size_t placed)
 	return placed < (size_t)(size - seg->offset) ? placed : (size_t)(size - seg->offset);
 }
 
-size_t pl_window_read(struct peerlane *ctx, const struct pl_seg *seg)
+size_t pl_window_read(struct peerlane *ctx, const struct pl_seg *seg, int *failed)
 {
 	struct reader r = { .ctx = ctx, .seg = seg };
 	uint64_t began = pl_now_ns();
@@ -188,13 +193,15 @@ size_t pl_window_read(struct peerlane *ctx, const struct pl_seg *seg)
 	size_t placed;
 	int err;
 
+	*failed = 0;
 	if (!pl_window_wanted(ctx, seg, why, sizeof(why)))
 		return 0;
-	if (pl_lane_acquire(ctx, 1, &lane))
+	if (pl_lane_acquire(ctx, 1, 1, &lane))
 		return 0;
 	err = pl_lane_queue(ctx, lane, seg->owner, &r.queue);
 	if (!err)
 		err = read_windows(&r);
+	*failed = err == -ETIMEDOUT ? err : 0;
 	if (err == -ETIMEDOUT)
 		lane->lost = true;
 	else if (err && err != -EAGAIN)

@@ -19,9 +19,10 @@ struct pl_rates {
 
 /*
  * Reads as much as it can of @seg this way, from its start. Returns the bytes in place, 0 when
- * the ordinary way is better or the only one; the rest is for the ordinary way.
+ * the ordinary way is better or the only one; the rest is for the ordinary way, unless *@err is
+ * set: after a time-out the GPU may still be writing there.
  */
-size_t pl_window_read(struct peerlane *ctx, const struct pl_seg *seg);
+size_t pl_window_read(struct peerlane *ctx, const struct pl_seg *seg, int *err);
 
 /* Whether a read could go in place, and would; @why receives the reason if not. */
 bool pl_window_wanted(struct peerlane *ctx, const struct pl_seg *seg, char *why, size_t why_bytes);

@@ -34,8 +34,9 @@ static const struct pl_option options[] = {
 	{ "threads", PL_OPTION_COUNTS, AT(threads), "N,...",
 	  "Threads that make calls; several numbers are measured in turn (default 1).", 1, 1024 },
 	{ "batch", PL_OPTION_COUNT, AT(batch), "N",
-	  "Each thread submits N requests at once and waits for all; 0 makes single calls (default).", 0,
-	  65536 },
+	  "Each thread submits N requests at once and waits for all; 0 makes single calls "
+	  "(default).",
+	  0, 65536 },
 	{ "bytes", PL_OPTION_SIZE, AT(bytes), "SIZE",
 	  "Bytes of one pass, and of a file that is made (default: as large as FILE, or 1G).", 1,
 	  0x1p60 },

@@ -22,7 +22,7 @@ struct pl_load {
 	uint64_t file_bytes;
 	uint64_t pass_bytes;
 	unsigned int nr_threads;
-	unsigned int batch; /* requests in flight per thread; 0: one call after the other */
+	unsigned int batch; /* requests a thread submits at once; 0: one call after the other */
 	double seconds;	    /* end the pass after this; 0: never */
 	uint64_t seed;	    /* of random offsets */
 	const char *what;   /* for the progress line */

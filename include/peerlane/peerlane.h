@@ -160,7 +160,8 @@ const char *peerlane_strerror(int err);
  * driver at each call, and its bounds are enforced: I/O that starts inside it must end inside
  * it. Registrations may nest, and one base may be registered once.
  *
- * Context: any thread; the caller's current CUDA context is left as it was.
+ * Context: any thread; may wait for work queued on the GPU, so do it before work that waits for
+ * I/O is queued; the caller's current CUDA context is left as it was.
  *
  * Return: 0; -EINVAL NULL, zero length or unknown flags; -EFAULT not memory of this process or
  * @bytes pass the end of the allocation; -EOVERFLOW; -EEXIST @addr is registered already.
