@@ -138,7 +138,7 @@ static int by_ns(const void *a, const void *b)
 
 static double median(const struct repeat *rep, size_t offset, double *best)
 {
-	double v[NR_REPEAT_MAX];
+	double v[NR_REPEAT_MAX] = { 0 };
 	unsigned int i, mid = opt.repeat / 2;
 
 	for (i = 0; i < opt.repeat; i++)

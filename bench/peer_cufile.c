@@ -500,7 +500,7 @@ static int by_ns(const void *a, const void *b)
 
 static double median(const struct result *res, size_t offset, double *best)
 {
-	double v[NR_REPEAT_MAX];
+	double v[NR_REPEAT_MAX] = { 0 };
 	unsigned int i;
 
 	for (i = 0; i < opt.repeat; i++)

@@ -259,7 +259,7 @@ int peerlane_open(struct peerlane **out, const struct peerlane_options *opt)
 	err = fill_options(&ctx->opt);
 	if (!err)
 		err = open_parts(ctx);
-	if (err) {
+	if (err || !ctx->gpu) {
 		if (ctx->alive)
 			munmap(ctx->alive, 4096);
 		free(ctx);

@@ -69,14 +69,6 @@ const char *pl_file_fs_name(unsigned long magic)
 	return "unknown";
 }
 
-/* Whether the kernel itself answers, from a device or from memory. */
-static bool is_local(unsigned long magic)
-{
-	return magic == EXT4_SUPER_MAGIC || magic == XFS_SUPER_MAGIC ||
-	       magic == BTRFS_SUPER_MAGIC || magic == TMPFS_MAGIC ||
-	       magic == OVERLAYFS_SUPER_MAGIC || magic == F2FS_SUPER_MAGIC;
-}
-
 int64_t pl_file_size(const struct peerlane_file *f)
 {
 	int fd = f->fd >= 0 ? f->fd : f->fd_direct;
@@ -180,7 +172,6 @@ static int inspect(struct peerlane_file *f, int fd)
 	f->ino = sb.st_ino;
 	if (!fstatfs(fd, &fs))
 		f->magic = (unsigned long)fs.f_type;
-	f->remote = !f->block && !is_local(f->magic);
 	return 0;
 }
 

@@ -27,7 +27,6 @@ struct peerlane_file {
 	bool durable;	     /* opened with O_SYNC or O_DSYNC */
 	bool want_direct;    /* the caller opened it with O_DIRECT */
 	bool block;	     /* a block device */
-	bool remote;	     /* a server or another process answers: submitting may block */
 	bool mapped_write;   /* mmap for writing is possible (open for both, regular) */
 	unsigned int align;  /* of offsets and memory for O_DIRECT; a power of two */
 	unsigned long magic; /* statfs f_type */

@@ -22,6 +22,7 @@
 #define MANY_THREADS 10u
 #define PAST_CACHE_UNIT (128 * KIB)
 #define MAX_MIN_RUN (1024 * KIB)
+#define LAG_RUN (8192 * KIB)
 /* Without a lane a slot is only a number; this many units may be under way. */
 #define BARE_SLOTS 256u
 
@@ -106,6 +107,10 @@ static void choose_unit(struct pl_job *job, const struct shape *s)
 		job->min_run = threads < job->ctx->opt.nr_threads / 2 ? MAX_MIN_RUN : s->total / 4;
 		if (job->min_run > MAX_MIN_RUN)
 			job->min_run = MAX_MIN_RUN;
+		/* Long runs keep the copies far enough behind for the slots to leave the caches;
+		 * once they catch up, both sides are slow and stay so. */
+		if (s->staged && job->ctx->gpu->ops->dma && !job->past_cache)
+			job->min_run = LAG_RUN;
 	}
 	if (want < MIN_UNIT)
 		want = MIN_UNIT;

@@ -138,8 +138,7 @@ static bool push(struct owner *o, unsigned int u, const struct pl_fill *f)
 {
 	struct pl_job *job = o->job;
 	unsigned int flags = (job->op == PEERLANE_WRITE ? PL_RING_WRITE : 0) |
-			     (f->durable ? PL_RING_DURABLE : 0) |
-			     (f->file->remote ? PL_RING_ASIDE : 0);
+			     (f->durable ? PL_RING_DURABLE : 0);
 
 	if (o->no_ring || job->ordered || job->nr_units == 1)
 		return false;

@@ -148,8 +148,6 @@ int pl_ring_push(struct pl_ring *r, unsigned int flags, int fd, void *mem, size_
 		io_uring_prep_read(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset);
 	if (flags & PL_RING_DURABLE)
 		sqe->rw_flags = RWF_DSYNC;
-	if (flags & PL_RING_ASIDE)
-		sqe->flags |= IOSQE_ASYNC;
 	io_uring_sqe_set_data64(sqe, tag);
 	r->in_flight++;
 	return 0;

@@ -65,6 +65,27 @@ static int new_word(struct peerlane *ctx, struct pl_stream *s)
 	return 0;
 }
 
+/* streams_lock held. */
+static int new_stream(struct peerlane *ctx, const uintptr_t key[2], struct pl_stream **out)
+{
+	struct pl_stream *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return pl_fail(-ENOMEM, "no memory for a stream");
+	err = new_word(ctx, s);
+	if (err) {
+		free(s);
+		return err;
+	}
+	memcpy(s->key, key, sizeof(s->key));
+	pthread_mutex_init(&s->lock, NULL);
+	s->next = ctx->streams;
+	ctx->streams = s;
+	*out = s;
+	return 0;
+}
+
 static int find_stream(struct peerlane *ctx, void *stream, struct pl_stream **out)
 {
 	struct pl_stream *s;
@@ -77,19 +98,8 @@ static int find_stream(struct peerlane *ctx, void *stream, struct pl_stream **ou
 	for (s = ctx->streams; s; s = s->next)
 		if (s->key[0] == key[0] && s->key[1] == key[1])
 			break;
-	if (!s) {
-		s = calloc(1, sizeof(*s));
-		err = s ? new_word(ctx, s) : pl_fail(-ENOMEM, "no memory for a stream");
-		if (err) {
-			free(s);
-			s = NULL;
-		} else {
-			memcpy(s->key, key, sizeof(key));
-			pthread_mutex_init(&s->lock, NULL);
-			s->next = ctx->streams;
-			ctx->streams = s;
-		}
-	}
+	if (!s)
+		err = new_stream(ctx, key, &s);
 	pthread_mutex_unlock(&ctx->streams_lock);
 	*out = s;
 	return err;
@@ -174,7 +184,7 @@ static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, c
 	if (err)
 		return err;
 	err = find_stream(file->ctx, stream, &s);
-	if (err)
+	if (err || !s)
 		goto err_put;
 	r = calloc(1, sizeof(*r));
 	if (!r) {

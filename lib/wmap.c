@@ -128,20 +128,13 @@ static void window_pass(struct pl_wmap *w, unsigned int i, size_t bytes)
 		munmap(map, window_bytes(w, i));
 }
 
-/* A unit is a power of two and so lies in one window, but for parts outside the mapped range. */
-size_t pl_wmap_write(struct pl_wmap *w, const void *mem, size_t bytes, off_t offset)
+/* The part of a write that lies in window @i. Returns the bytes written. */
+static size_t write_window(struct pl_wmap *w, unsigned int i, const void *mem, off_t from, off_t to)
 {
-	off_t from = offset > w->from ? offset : w->from;
-	off_t to = offset + (off_t)bytes < w->to ? offset + (off_t)bytes : w->to;
+	char *map = window_get(w, i);
 	struct iovec dst, src;
-	unsigned int i;
 	ssize_t n = 0;
-	char *map;
 
-	if (to <= from)
-		return 0;
-	i = (unsigned int)((from - w->start) / (off_t)WINDOW);
-	map = from == offset ? window_get(w, i) : NULL;
 	if (map) {
 		dst.iov_base = map + (from - w->start - (off_t)(i * WINDOW));
 		src.iov_base = (void *)(uintptr_t)mem;
@@ -150,4 +143,26 @@ size_t pl_wmap_write(struct pl_wmap *w, const void *mem, size_t bytes, off_t off
 	}
 	window_pass(w, i, (size_t)(to - from));
 	return n > 0 ? (size_t)n : 0;
+}
+
+size_t pl_wmap_write(struct pl_wmap *w, const void *mem, size_t bytes, off_t offset)
+{
+	off_t at = offset, to = offset + (off_t)bytes < w->to ? offset + (off_t)bytes : w->to;
+	size_t done;
+
+	/* What lies before the mapped range is for the caller, and so all after it. */
+	if (offset < w->from)
+		return 0;
+	while (at < to) {
+		unsigned int i = (unsigned int)((at - w->start) / (off_t)WINDOW);
+		off_t end = w->start + (off_t)((i + 1) * WINDOW);
+
+		if (end > to)
+			end = to;
+		done = write_window(w, i, (const char *)mem + (at - offset), at, end);
+		at += (off_t)done;
+		if (at < end)
+			break;
+	}
+	return (size_t)(at - offset);
 }

@@ -57,7 +57,8 @@ typedef void (*peerlane_log_fn)(void *arg, int level, const char *text);
  * @slot_bytes: size of one staging slot (default 512 KiB; a power of two, 64 KiB to 16 MiB)
  * @nr_threads: worker threads (default: from the number of CPUs this process may use)
  * @queue_depth: most file requests in flight per thread (default 32)
- * @timeout_ms: bound of every wait for a device or a copy (default 60000)
+ * @timeout_ms: bound of every wait for a device or a copy (default 60000); a file system that blocks
+ *              inside a system call, as FUSE can, is waited for all the same
  * @log_level: highest level passed to @log (default 1: errors and warnings)
  * @log: log hook; NULL logs nothing
  * @log_arg: first argument of @log
