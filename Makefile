@@ -4,21 +4,26 @@ BUILD := build
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all demo check bench install clean help
+.PHONY: all programs demo check bench install clean help
 
 all:
 	@scripts/setup build
 	@scripts/configure $(BUILD) -Dprefix=$(PREFIX)
 	@ninja -C $(BUILD)
 
-demo: all
+programs:
+	@scripts/setup build
+	@scripts/configure $(BUILD) -Dprefix=$(PREFIX)
+	@ninja -C $(BUILD) tools/peerlane examples/strrev bench/peer_cufile bench/limits
+
+demo: programs
 	@scripts/demo $(BUILD)
 
 check:
 	@scripts/setup
 	@scripts/run-tests
 
-bench: all
+bench: programs
 	@scripts/bench $(BUILD)
 
 install: all

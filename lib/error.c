@@ -5,6 +5,7 @@
 #include <peerlane/peerlane.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +102,7 @@ const char *peerlane_strerror(int err)
 	const char *text;
 
 	if (err < 0)
-		err = -err;
+		err = err == INT_MIN ? INT_MAX : -err;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (words[i].err == err)
 			return words[i].text;

@@ -102,8 +102,6 @@ static void judge_in_place(struct question *q)
 	} else if (pl_window_wanted(q->ctx, &q->seg, v->reason, sizeof(v->reason))) {
 		v->usable = 1;
 		REASON(v, "a large read of cached data; saves CPU time");
-	} else if (!q->seg.host && !(q->ctx->opt.flags & PEERLANE_SAVE_CPU)) {
-		FIX(v, "ask for it with save-cpu in PEERLANE_FLAGS or the options");
 	}
 }
 

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+/* Copies and fills of the fake libcuda. */
+#include "fake.h"
+
+#include <stdlib.h>
+
+/* What the driver thinks of one side of a copy. */
+enum side {
+	SIDE_ANY,  /* any memory */
+	SIDE_GPU,  /* memory the driver knows */
+	SIDE_HOST, /* memory the CPU can touch */
+};
+
+static int run_copy(struct fake_op *op, bool live)
+{
+	uint64_t done = 0;
+
+	while (live && done < op->bytes) {
+		size_t bytes = op->bytes - done;
+		char *dst = fake_range_host(op->dst + done, op->dst_known, &bytes);
+		const char *src = op->owned
+					  ? (char *)op->owned + done
+					  : fake_range_host(op->src + done, op->src_known, &bytes);
+
+		if (!dst || !src)
+			return CU_ILLEGAL_ADDRESS;
+		pthread_mutex_unlock(&fake_lock);
+		memmove(dst, src, bytes);
+		pthread_mutex_lock(&fake_lock);
+		done += bytes;
+	}
+	return CU_OK;
+}
+
+/* Whether memory is what a call takes there; *@known tells if the driver knows it. */
+static bool accepts(uint64_t addr, size_t bytes, enum side side, bool *known)
+{
+	struct fake_range *r = fake_range_find(addr);
+
+	*known = r;
+	if (!r)
+		return side != SIDE_GPU && !fake_range_dead(addr);
+	if (side == SIDE_HOST && r->host != (char *)r->addr)
+		return false;
+	if (fake_range_covers(addr, bytes))
+		return true;
+	/* Host memory of which a part is pinned is treated like plain memory. */
+	*known = false;
+	return side != SIDE_GPU && r->host == (char *)r->addr;
+}
+
+/* The driver takes plain memory before the call returns, and has filled it by then. */
+static int copy(struct fake_context *ctx, struct fake_op *op, enum side dst, enum side src,
+		void *stream, bool wait)
+{
+	struct fake_stream *s = fake_stream_find(stream, ctx);
+	struct fake_range *to = fake_range_find(op->dst);
+	uint64_t ticket;
+	int result;
+
+	if (!s)
+		return CU_INVALID_HANDLE;
+	if (!op->bytes)
+		return CU_OK;
+	if (!accepts(op->dst, op->bytes, dst, &op->dst_known) ||
+	    !accepts(op->src, op->bytes, src, &op->src_known))
+		return CU_INVALID_VALUE;
+	if (to && to->kind == FAKE_REGISTERED && to->flags & CU_REGISTER_READ_ONLY) {
+		fake_violation("a copy into memory registered read-only");
+		return CU_INVALID_VALUE;
+	}
+	if (!op->src_known) {
+		op->owned = malloc(op->bytes);
+		if (!op->owned)
+			return CU_OUT_OF_MEMORY;
+		memcpy(op->owned, (void *)(uintptr_t)op->src, op->bytes);
+	}
+	result = fake_queue(s, op, &ticket);
+	if (result || (!wait && op->dst_known))
+		return result;
+	fake_wait(NULL, s, ticket);
+	return ctx->error;
+}
+
+int cuMemcpyHtoD_v2(uint64_t dst, const void *src, size_t bytes)
+{
+	struct fake_op op = { .run = run_copy, .dst = dst, .src = (uintptr_t)src, .bytes = bytes };
+	struct fake_context *ctx;
+	int result = fake_begin(__func__, &ctx);
+
+	return result ? result : fake_end(copy(ctx, &op, SIDE_GPU, SIDE_HOST, NULL, true));
+}
+
+int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes)
+{
+	struct fake_op op = { .run = run_copy, .dst = (uintptr_t)dst, .src = src, .bytes = bytes };
+	struct fake_context *ctx;
+	int result = fake_begin(__func__, &ctx);
+
+	return result ? result : fake_end(copy(ctx, &op, SIDE_HOST, SIDE_GPU, NULL, true));
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stream)
+{
+	struct fake_op op = { .run = run_copy, .dst = dst, .src = (uintptr_t)src, .bytes = bytes };
+	struct fake_context *ctx;
+	int result = fake_begin(__func__, &ctx);
+
+	return result ? result : fake_end(copy(ctx, &op, SIDE_GPU, SIDE_HOST, stream, false));
+}
+
+int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream)
+{
+	struct fake_op op = { .run = run_copy, .dst = (uintptr_t)dst, .src = src, .bytes = bytes };
+	struct fake_context *ctx;
+	int result = fake_begin(__func__, &ctx);
+
+	return result ? result : fake_end(copy(ctx, &op, SIDE_HOST, SIDE_GPU, stream, false));
+}
+
+int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, void *stream)
+{
+	struct fake_op op = { .run = run_copy, .dst = dst, .src = src, .bytes = bytes };
+	struct fake_context *ctx;
+	int result = fake_begin(__func__, &ctx);
+
+	return result ? result : fake_end(copy(ctx, &op, SIDE_ANY, SIDE_ANY, stream, false));
+}
+
+static int run_fill(struct fake_op *op, bool live)
+{
+	uint64_t done = 0;
+
+	while (live && done < op->bytes) {
+		size_t bytes = op->bytes - done;
+		char *dst = fake_range_host(op->dst + done, true, &bytes);
+
+		if (!dst)
+			return CU_ILLEGAL_ADDRESS;
+		pthread_mutex_unlock(&fake_lock);
+		memset(dst, (int)op->value, bytes);
+		pthread_mutex_lock(&fake_lock);
+		done += bytes;
+	}
+	return CU_OK;
+}
+
+int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t bytes, void *stream)
+{
+	struct fake_op op = { .run = run_fill, .dst = dst, .bytes = bytes, .value = value };
+	struct fake_context *ctx;
+	struct fake_stream *s;
+	int result = fake_begin(__func__, &ctx);
+
+	if (result)
+		return result;
+	s = fake_stream_find(stream, ctx);
+	if (!fake_range_covers(dst, bytes))
+		return fake_end(CU_INVALID_VALUE);
+	return fake_end(s ? fake_queue(s, &op, NULL) : CU_INVALID_HANDLE);
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# peerlane check: text, JSON, exit status; files, directories, and what is neither.
+# shellcheck disable=SC1091,SC2154 # setup.bash sets tool, dir and the rest
+. "$(dirname "$0")/setup.bash"
+
+expect 1 "$tool" check
+says out 'kernel  '
+says out 'io_uring  '
+says out 'CUDA  '
+tail -n 1 out | grep -q '^verdict: works, on a simulated GPU' || fail "verdict: $(tail -n 1 out)"
+
+head -c 300000 /dev/urandom >file
+sum=$(cksum <file)
+expect 1 "$tool" check file
+says out "$dir/file"
+says out 'file system'
+says out 'A read'
+says out 'A write'
+grep -q ': taken' out || grep -q 'taken: ' out || fail 'no path is taken'
+[ "$(cksum <file)" = "$sum" ] || fail 'the file was changed'
+
+expect 1 "$tool" check --json file
+json 'd["status"] == 1 and d["file"]["bytes"] == 300000 and d["gpus"][0]["backend"] == "sim"'
+json 'len(d["read"]["verdicts"]) == 5 and d["read"]["chosen"] and d["write"]["chosen"]'
+json 'sum(v["chosen"] for v in d["read"]["verdicts"]) == 1'
+json 'all(v["usable"] or v["reason"] for v in d["read"]["verdicts"])'
+
+expect 1 "$tool" check --quiet file
+[ "$(wc -l <out)" -eq 1 ] || fail 'quiet is more than a line'
+
+# An empty file and one that is smaller than a block.
+: >empty
+expect 1 "$tool" check empty
+printf x >one
+expect 1 "$tool" check one
+
+# A link is followed; a strange name is printed as it is.
+ln -s file link
+expect 1 "$tool" check --json link
+json 'd["file"]["real_path"].endswith("/file")'
+mkdir 'a b'
+expect 1 "$tool" check 'a b'
+says out "$dir/a b"
+[ -z "$(ls 'a b')" ] || fail 'something was left in the directory'
+
+expect 2 "$tool" check missing
+says err 'missing: No such file'
+[ ! -s out ] || fail 'output for a missing file'
+mkfifo pipe
+expect 2 "$tool" check pipe
+says err 'pipe'
+expect 2 "$tool" check /dev/null
+expect 2 "$tool" check --gpu 99
+says err '99'
+
+if [ -d /dev/shm ] && [ -w /dev/shm ]; then
+	expect 1 "$tool" check --json /dev/shm
+	json 'd["file"]["fs"] == "tmpfs" and d["file"]["block_devices"] == []'
+fi
+if [ "$(id -u)" -ne 0 ]; then
+	chmod 400 file
+	expect 1 "$tool" check file
+	says out 'no permission'
+	chmod 0 file
+	expect 2 "$tool" check file
+	says err 'Permission denied'
+fi
+finish

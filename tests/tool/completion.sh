@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The bash completion loads and offers commands, options, words and files.
+# shellcheck disable=SC1091,SC2154 # setup.bash sets tool, dir and the rest
+. "$(dirname "$0")/setup.bash"
+
+# shellcheck source=/dev/null
+. "$source_dir/tools/peerlane.bash"
+# shellcheck disable=SC2317 # called by the completion
+compopt() { :; } # only there while bash completes
+complete -p peerlane >out 2>err || fail "no completion for peerlane"
+
+# offers WORD... -- EXPECTED...: completes the last word.
+offers() {
+	COMP_WORDS=("$tool")
+	while [ "$1" != -- ]; do
+		COMP_WORDS+=("$1")
+		shift
+	done
+	shift
+	COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+	COMPREPLY=()
+	_peerlane "$tool" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+	local word
+	for word; do
+		printf '%s\n' "${COMPREPLY[@]}" | grep -qxF -- "$word" ||
+			fail "${COMP_WORDS[*]:1}: '$word' is not among '${COMPREPLY[*]}'"
+	done
+	[ "${#COMPREPLY[@]}" -ge $# ] || fail "too little offered"
+}
+
+touch 'a file'
+offers '' -- check bench cp stat help
+offers be -- bench
+offers --v -- --version
+offers help c -- check cp
+offers bench --s -- --size --seconds
+offers bench --op '' -- read write randread randwrite
+offers check --backend s -- sim
+offers cp --no -- --no-verify
+offers cp a -- 'a file'
+offers bench --plot a -- 'a file'
+offers stat $$ -- $$
+offers bench --size '' --
+[ "${#COMPREPLY[@]}" -eq 0 ] || fail "sizes offered: ${COMPREPLY[*]}"
+finish

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Help, version, and mistakes on the command line.
+# shellcheck disable=SC1091,SC2154 # setup.bash sets tool, dir and the rest
+. "$(dirname "$0")/setup.bash"
+
+expect 0 "$tool" --version
+grep -qE '^peerlane [0-9]+\.[0-9]+\.[0-9]+$' out || fail "version: $(cat out)"
+expect 0 "$tool" --help
+says out check
+says out stat
+expect 0 "$tool" help
+expect 2 "$tool"
+says err 'usage:'
+for command in check bench cp stat; do
+	expect 0 "$tool" help "$command"
+	cp out help
+	expect 0 "$tool" "$command" --help
+	same out help
+	says out 'Exit status:'
+	says out --help
+	awk 'length > 80' out | grep -q . && fail "help of $command is wider than 80 columns"
+	expect 2 "$tool" "$command" --no-such-option
+	says err "'--no-such-option'"
+done
+
+expect 2 "$tool" frobnicate
+says err "'frobnicate'"
+expect 2 "$tool" --frobnicate
+says err "'--frobnicate'"
+expect 2 "$tool" help frobnicate
+says err "'frobnicate'"
+expect 2 "$tool" check one two
+says err "'two'"
+expect 2 "$tool" bench
+says err 'missing'
+expect 2 "$tool" cp one
+says err 'missing'
+expect 2 "$tool" bench --size
+says err "'--size' needs"
+expect 2 "$tool" bench --size 4Q file
+says err "'4Q'"
+expect 2 "$tool" bench --size 0 file
+expect 2 "$tool" bench --size 4K,,1M file
+expect 2 "$tool" bench --size 0x10 file
+expect 2 "$tool" bench --size 99999999999G file
+expect 2 "$tool" bench --threads 0 file
+expect 2 "$tool" bench --threads -1 file
+expect 2 "$tool" bench --threads 4,x file
+says err "'x'"
+expect 2 "$tool" bench --op erase file
+says err "'erase'"
+expect 2 "$tool" bench --seconds 0 file
+expect 2 "$tool" bench --cold --cached file
+says err '--cold and --cached'
+expect 2 "$tool" bench --durable file
+expect 2 "$tool" check --backend fpga
+says err "'fpga'"
+expect 2 "$tool" stat pid
+says err "'pid'"
+expect 2 "$tool" stat -- -4
+if [ -e /dev/full ]; then
+	"$tool" --help >/dev/full 2>err && fail "a full disk went unnoticed"
+	says err 'standard output'
+fi
+finish
