@@ -149,28 +149,28 @@ static void fails_at(const char *env, const char *what, unsigned int after)
 static void copy_fails(void **state)
 {
 	(void)state;
-	for (unsigned int i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < (sim_slow() ? 1 : 3); i++)
 		fails_at("SIM_IN_PLACE=1", "copy", i);
 }
 
 static void copy_fails_async(void **state)
 {
 	(void)state;
-	for (unsigned int i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < (sim_slow() ? 1 : 3); i++)
 		fails_at("SIM_IN_PLACE=1 SIM_ASYNC=500", "copy", i);
 }
 
 static void event_fails(void **state)
 {
 	(void)state;
-	for (unsigned int i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < (sim_slow() ? 1 : 3); i++)
 		fails_at("SIM_IN_PLACE=1", "event", i);
 }
 
 static void pinning_fails(void **state)
 {
 	(void)state;
-	for (unsigned int i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < (sim_slow() ? 1 : 3); i++)
 		fails_at("SIM_IN_PLACE=1", "register", i);
 }
 

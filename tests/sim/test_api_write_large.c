@@ -37,7 +37,7 @@ static void *neighbour(void *arg)
 	bad |= peerlane_gpu_alloc(ctx, 0, 4 * MIB, &gpu) != 0;
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED) && !bad) {
 		bad |= peerlane_read(file, gpu, 4 * MIB, 0) != (ssize_t)(4 * MIB);
-		bad |= sim_gpu_differs(ctx, gpu, 4 * MIB, 0, 2) != 4 * MIB;
+		bad |= !sim_slow() && sim_gpu_differs(ctx, gpu, 4 * MIB, 0, 2) != 4 * MIB;
 	}
 	bad |= peerlane_gpu_free(ctx, gpu) != 0;
 	return (void *)bad;
@@ -74,7 +74,7 @@ static void large(const char *env, unsigned int nr_neighbours, bool host)
 	stop = false;
 	for (unsigned int i = 0; i < nr_neighbours; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, neighbour, small), 0);
-	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++)
+	for (size_t i = 0; i < (sim_slow() ? 2 : sizeof(offsets) / sizeof(offsets[0])); i++)
 		write_at(file, mem, offsets[i], 3 + (unsigned int)i);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	for (unsigned int i = 0; i < nr_neighbours; i++) {
