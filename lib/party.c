@@ -257,10 +257,12 @@ static void give_up(struct owner *o)
 			job->ready--;
 			job->ready_bytes -= slot->got;
 		}
-		if (slot->state == PL_SLOT_BUSY && slot->pushed && again)
+		if (slot->state == PL_SLOT_BUSY &&
+		    !(again && slot->pushed && !pl_pipe_seg(job, u)->host))
+			continue;
+		if (slot->state == PL_SLOT_BUSY && job->op == PEERLANE_READ)
 			job->busy--;
-		if (slot->state == PL_SLOT_READY || (again && slot->state == PL_SLOT_BUSY &&
-						     slot->pushed && !pl_pipe_seg(job, u)->host))
+		if (slot->state == PL_SLOT_READY || slot->state == PL_SLOT_BUSY)
 			pl_pipe_finish(job, u, 0, -ETIMEDOUT, 0);
 	}
 	job->moved_ns = pl_now_ns();
