@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define BYTES (64 * MIB)
-#define TIMEOUT_MS 500
 
 static char below[200], above[200], path[256], real[256];
 static pid_t daemon_pid;
