@@ -115,8 +115,6 @@ if image bare ext4 192 "-q -F" rw; then
 	done
 	cat >"$dir/in-bare" <<-EOF
 		#!/bin/sh
-		# The leak checker needs /proc, which is what is missing here.
-		export ASAN_OPTIONS="\${ASAN_OPTIONS:-}:detect_leaks=0"
 		exec timeout 60 unshare -i -u -p -f chroot "$dir/bare" /roundtrip /data "\$2"
 	EOF
 	chmod +x "$dir/in-bare"

@@ -194,6 +194,13 @@ static void batches(int open_flags)
 	SAME(peerlane_file_close(f), 0);
 }
 
+/* The leak checker of the address sanitizer asks this; it needs /proc, which one run is without. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
+{
+	return access("/proc/self/maps", F_OK) != 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
