@@ -471,7 +471,7 @@ static void do_outside(struct worker *w)
 	switch (roll(w) % 4) {
 	case 0:
 		fdatasync(w->fd);
-		/* fall through */
+		__attribute__((fallthrough));
 	case 1:
 		posix_fadvise(w->fd, region(w), REGION_BYTES, POSIX_FADV_DONTNEED);
 		posix_fadvise(w->fd, 0, SHARED_BYTES, POSIX_FADV_DONTNEED);
