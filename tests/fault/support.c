@@ -167,7 +167,8 @@ static uint8_t byte(uint64_t at, uint64_t seed)
 }
 
 /* Millions of small steps, with nothing in them for a sanitizer to find. */
-#define PLAIN __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
+#define PLAIN                                                                                      \
+	__attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
 
 PLAIN void fault_pattern(void *mem, size_t bytes, uint64_t at, uint64_t seed)
 {
