@@ -46,7 +46,7 @@ def main():
             for size in (64 << 10, MIB, 16 * MIB):
                 for bar in (True, False):
                     row = bench(path, op, size, threads, bar)
-                    peer = row.get("plain_gb_per_s") or row["peer"]["gb_per_s"]
+                    peer = row["plain"]["gb_per_s"]
                     ratio = row["gb_per_s"] / peer
                     if bar and op == "read":
                         worst = ratio if worst is None else min(worst, ratio)
