@@ -178,8 +178,8 @@ static void group_undo(struct group *g)
 	free(g);
 }
 
-/* Adds request @io, which is number @i of the submission. */
-static int group_add(struct group *g, const struct peerlane_io *io, unsigned int i)
+/* Adds request @io, which is number @i of the submission made at @now. */
+static int group_add(struct group *g, const struct peerlane_io *io, unsigned int i, uint64_t now)
 {
 	struct peerlane *ctx = g->batch->ctx;
 	struct pl_op *op = &g->ops[g->nr];
@@ -204,7 +204,7 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 			      .cookie = io->cookie,
 			      .done = request_done,
 			      .arg = g,
-			      .start_ns = pl_now_ns() };
+			      .start_ns = now };
 	err = pl_io_segment(ctx, &g->segs[g->nr], op, io->addr, io->bytes, io->offset,
 			    &g->bufs[g->nr]);
 	if (err) {
@@ -235,6 +235,7 @@ err_say:
 static int sort_requests(struct peerlane_batch *b, const struct peerlane_io *io, unsigned int nr,
 			 struct group *groups[2])
 {
+	uint64_t now = pl_now_ns();
 	int err = 0;
 
 	groups[0] = group_alloc(b, nr);
@@ -242,7 +243,7 @@ static int sort_requests(struct peerlane_batch *b, const struct peerlane_io *io,
 	if (!groups[0] || !groups[1])
 		err = pl_fail(-ENOMEM, "no memory for the requests");
 	for (unsigned int i = 0; i < nr && !err; i++)
-		err = group_add(groups[io[i].op == PEERLANE_WRITE], &io[i], i);
+		err = group_add(groups[io[i].op == PEERLANE_WRITE], &io[i], i, now);
 	for (int d = 0; d < 2 && !err; d++) {
 		if (!groups[d]->nr)
 			continue;

@@ -22,6 +22,8 @@
 #define RUN_COPIES 128
 /* Copies in flight at a time; more only makes them shorter. */
 #define RUNS_IN_FLIGHT 2
+/* Small units taken at once, at least. */
+#define MIN_TAKE 4u
 /* Small units that make a run worth while. */
 #define SMALL_RUN 64
 
@@ -97,14 +99,26 @@ static void admit_mapped(struct pl_job *job)
 	}
 }
 
+/* How many units to take at once: of small ones many, and fewer near the end, so that nobody is
+ * left with a long list while the others have nothing to do. */
+static unsigned int fair_take(const struct pl_job *job)
+{
+	unsigned int share = (job->nr_units - job->next) / (2 * (job->max_helpers + 1));
+
+	/* One thread writes alone: the more at once the better. */
+	if (job->op == PEERLANE_WRITE)
+		return job->small || !job->max_helpers ? PL_TAKE : 1;
+	if (!job->small)
+		return 1;
+	if (share < MIN_TAKE)
+		return MIN_TAKE;
+	return share < PL_TAKE ? share : PL_TAKE;
+}
+
 /* Takes units for the file side. Returns how many are in @list. */
 unsigned int pl_pipe_take(struct pl_job *job, unsigned int *list)
 {
-	unsigned int max = job->small ? PL_TAKE : 1, n = 0, u;
-
-	/* One thread writes alone: the more at once the better. */
-	if (job->op == PEERLANE_WRITE && !job->max_helpers)
-		max = PL_TAKE;
+	unsigned int max = fair_take(job), n = 0, u;
 
 	if (job->op == PEERLANE_READ) {
 		while (n < max) {

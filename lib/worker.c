@@ -13,7 +13,7 @@
 
 /* A worker that just had work looks for more this long: a caller in a loop of reads comes back
  * within it, and waking a sleeping thread costs as much as copying 300 KiB. */
-#define SPIN_NS 100000u
+#define SPIN_NS 200000u
 /* Spinning pays only where there are cores to spare. */
 #define SPIN_MIN_CPUS 6u
 
@@ -83,8 +83,8 @@ static bool work(struct pl_workers *w)
 	if (crew) {
 		crew->want--;
 		__atomic_store_n(&crew->inside, crew->inside + 1, __ATOMIC_RELAXED);
-		/* Each that comes wakes the next, so the caller need not wake them all. */
-		if (crew->want && w->sleeping)
+		/* Each that comes wakes two more, so the caller need not wake them all. */
+		for (unsigned int i = 0; i < 2 && i < crew->want && i < w->sleeping; i++)
 			pthread_cond_signal(&w->wake);
 		pthread_mutex_unlock(&w->lock);
 		crew->help(crew);
