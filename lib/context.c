@@ -16,7 +16,7 @@
 #define MIB (1024ul * 1024)
 #define KNOWN_FLAGS                                                                                \
 	(PEERLANE_NO_IO_URING | PEERLANE_NO_IN_PLACE | PEERLANE_NO_DIRECT | PEERLANE_NO_MAPPED |   \
-	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS)
+	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS | PEERLANE_NO_AHEAD)
 
 uint64_t pl_now_ns(void)
 {
@@ -59,6 +59,7 @@ static const struct {
 	{ "no-io-uring", PEERLANE_NO_IO_URING }, { "no-in-place", PEERLANE_NO_IN_PLACE },
 	{ "no-direct", PEERLANE_NO_DIRECT },	 { "no-mapped", PEERLANE_NO_MAPPED },
 	{ "save-cpu", PEERLANE_SAVE_CPU },	 { "no-kernels", PEERLANE_NO_KERNELS },
+	{ "no-ahead", PEERLANE_NO_AHEAD },
 };
 
 static int flags_from_env(unsigned int *flags)

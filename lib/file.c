@@ -189,6 +189,7 @@ static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane
 	}
 	f->ctx = ctx;
 	f->fd = f->fd_direct = -1;
+	pl_ahead_init(&f->ahead);
 	if (flags < 0 || (flags & O_PATH)) {
 		err = pl_fail(-EBADF, "descriptor %d is not open for reading or writing", fd);
 		goto err_free;
@@ -365,6 +366,7 @@ int peerlane_file_close(struct peerlane_file *f)
 		}
 		nanosleep(&nap, NULL);
 	}
+	pl_ahead_fini(f);
 	close_fds(f);
 	__atomic_store_n(&f->state, PL_FILE_CLOSED, __ATOMIC_SEQ_CST);
 	pl_stat_sub(&pl_ctx_stats(f->ctx)->files, 1);
@@ -398,6 +400,8 @@ void pl_files_fini(struct peerlane *ctx)
 			struct peerlane_file *f = lists[i];
 
 			lists[i] = f->next;
+			if (i == 0)
+				pl_ahead_fini(f);
 			close_fds(f);
 			free(f);
 		}

@@ -6,6 +6,8 @@
 #ifndef PL_FILE_H
 #define PL_FILE_H
 
+#include "ahead.h"
+
 #include <peerlane/peerlane.h>
 #include <stdbool.h>
 
@@ -32,6 +34,7 @@ struct peerlane_file {
 	unsigned long magic; /* statfs f_type */
 	dev_t dev;
 	ino_t ino;
+	struct pl_ahead ahead;
 	char direct_why[160]; /* why fd_direct is -1 */
 };
 

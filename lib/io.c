@@ -144,7 +144,9 @@ static ssize_t rounds(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *
 	int err = 0;
 
 	if (dir == PEERLANE_READ && nr == 1 && !from) {
-		at += pl_window_read(ctx, segs, &err);
+		at += pl_ahead_read(ctx, segs, &err);
+		if (at == from && !err)
+			at += pl_window_read(ctx, segs, &err);
 		if (err) {
 			op->err = err;
 			return at > from ? (ssize_t)(at - from) : err;

@@ -131,6 +131,18 @@ void pl_pool_fini(struct peerlane *ctx)
 	pthread_mutex_destroy(&pool->lock);
 }
 
+void pl_lane_abandon(struct pl_lane *lane)
+{
+	pl_ring_abandon(lane->ring);
+	while (lane->queues) {
+		struct pl_lane_queue *q = lane->queues;
+
+		lane->queues = q->next;
+		free(q);
+	}
+	free(lane);
+}
+
 void pl_pool_abandon(struct pl_pool *pool)
 {
 	for (int big = 0; big < 2; big++) {
@@ -138,14 +150,7 @@ void pl_pool_abandon(struct pl_pool *pool)
 			struct pl_lane *lane = pool->idle[big];
 
 			pool->idle[big] = lane->next;
-			pl_ring_abandon(lane->ring);
-			while (lane->queues) {
-				struct pl_lane_queue *q = lane->queues;
-
-				lane->queues = q->next;
-				free(q);
-			}
-			free(lane);
+			pl_lane_abandon(lane);
 		}
 	}
 }
@@ -300,6 +305,36 @@ void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane)
 	/* All: not every waiter can use every lane. */
 	pthread_cond_broadcast(&pool->freed);
 	pthread_mutex_unlock(&pool->lock);
+}
+
+struct pl_lane *pl_lane_spare(struct peerlane *ctx)
+{
+	struct pl_pool *pool = &ctx->pool;
+	struct pl_lane *lane = NULL;
+	bool got;
+
+	pthread_mutex_lock(&pool->lock);
+	got = pool->spared < pool->max[0] / 4 && take(pool, false, &lane);
+	pool->spared += got;
+	pthread_mutex_unlock(&pool->lock);
+	if (!got || lane)
+		return lane;
+	lane = lane_create(ctx, false);
+	if (!lane) {
+		pthread_mutex_lock(&pool->lock);
+		pool->nr[0]--;
+		pool->spared--;
+		pthread_mutex_unlock(&pool->lock);
+	}
+	return lane;
+}
+
+void pl_lane_give_back(struct peerlane *ctx, struct pl_lane *lane)
+{
+	pthread_mutex_lock(&ctx->pool.lock);
+	ctx->pool.spared--;
+	pthread_mutex_unlock(&ctx->pool.lock);
+	pl_lane_release(ctx, lane);
 }
 
 int pl_lane_queue(struct peerlane *ctx, struct pl_lane *lane, void *owner,

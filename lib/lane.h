@@ -44,18 +44,24 @@ struct pl_pool {
 	unsigned int nr[2], max[2];
 	size_t lane_bytes[2];
 	struct pl_lane *lost;
-	bool refused; /* pinned memory was refused once; said in the log */
+	unsigned int spared; /* lanes that pl_lane_spare() gave out */
+	bool refused;	     /* pinned memory was refused once; said in the log */
 };
 
 int pl_pool_init(struct pl_pool *pool, size_t pool_bytes, size_t slot_bytes);
 void pl_pool_fini(struct peerlane *ctx);
 /* In a forked child: frees the records, calls no driver. */
 void pl_pool_abandon(struct pl_pool *pool);
+void pl_lane_abandon(struct pl_lane *lane);
 
 /* A lane of at least @least bytes for a request of @bytes; waits, at most the context's time-out,
  * while all are taken. */
 int pl_lane_acquire(struct peerlane *ctx, size_t bytes, size_t least, struct pl_lane **out);
 void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane);
+
+/* A small lane for work nobody waits for, if there are plenty; else NULL. For pl_lane_give_back(). */
+struct pl_lane *pl_lane_spare(struct peerlane *ctx);
+void pl_lane_give_back(struct peerlane *ctx, struct pl_lane *lane);
 
 /* The lane's queue for a GPU context, made when first asked for. */
 int pl_lane_queue(struct peerlane *ctx, struct pl_lane *lane, void *owner,

@@ -203,6 +203,7 @@ static struct json_object *json_context(const struct pl_statpage *p,
 		{ "threads", s->threads },
 		{ "in_place_failures", s->in_place_failures },
 		{ "cancelled", s->cancelled },
+		{ "ahead_bytes", s->ahead_bytes },
 	};
 
 	json_object_object_add(o, "pid", json_object_new_int(p->pid));

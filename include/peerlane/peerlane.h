@@ -37,6 +37,7 @@ struct peerlane_batch;
 #define PEERLANE_NO_MAPPED 0x8u	  /* never do file I/O straight into mapped GPU memory */
 #define PEERLANE_SAVE_CPU 0x10u	  /* pin the page cache in place where possible, even if slower */
 #define PEERLANE_NO_KERNELS 0x20u /* never launch GPU kernels of our own for small copies */
+#define PEERLANE_NO_AHEAD 0x80u	  /* never read a cold file ahead of a sequence of reads */
 
 /**
  * typedef peerlane_log_fn - receives one line of log text
@@ -564,6 +565,7 @@ struct peerlane_op_stats {
  * @threads: worker threads running now
  * @in_place_failures: how often pinning the page cache in place was refused
  * @cancelled: requests cancelled
+ * @ahead_bytes: bytes of reads that had been read ahead from the device when they were asked for
  */
 struct peerlane_stats {
 	size_t size;
@@ -581,6 +583,7 @@ struct peerlane_stats {
 	uint64_t threads;
 	uint64_t in_place_failures;
 	uint64_t cancelled;
+	uint64_t ahead_bytes;
 };
 
 /**

@@ -134,7 +134,7 @@ static void environment_fills(void **state)
 
 	(void)state;
 	sim_env("POOL_BYTES=4M SLOT_BYTES=64K THREADS=3 QUEUE_DEPTH=8 TIMEOUT_MS=1000 "
-		"FLAGS=no-io-uring,no-in-place,no-direct,no-mapped,save-cpu,no-kernels");
+		"FLAGS=no-io-uring,no-in-place,no-direct,no-mapped,save-cpu,no-kernels,no-ahead");
 	ctx = sim_open_with(&opt);
 	assert_int_equal(sim_stats(ctx).pool_limit, 4 * MIB);
 	peerlane_close(ctx);
