@@ -36,25 +36,24 @@ static void share_out(struct pl_job *job, const unsigned int *list, unsigned int
 	}
 }
 
-/* The file side of the units in @list, one after the other, without the lock; neighbours of a
- * write go as one. */
-static void fill_list(struct pl_job *job, const unsigned int *list, unsigned int n)
+/* The file side of the units in @list, planned in @fills, one after the other, without the lock;
+ * neighbours of a write go as one. */
+static void fill_list(struct pl_job *job, const unsigned int *list, struct pl_fill *fills,
+		      unsigned int n)
 {
 	struct outcome out[PL_TAKE];
-	struct pl_fill fill, next;
 	unsigned int i = 0, k;
 	size_t got;
 	int err;
 
 	while (i < n) {
-		pl_fill_plan(job, list[i], &fill);
-		for (k = i + 1; k < n && job->op == PEERLANE_WRITE && !job->small; k++) {
-			pl_fill_plan(job, list[k], &next);
-			if (!pl_fill_join(&fill, &next))
+		struct pl_fill *fill = &fills[i];
+
+		for (k = i + 1; k < n && job->op == PEERLANE_WRITE && !job->small; k++)
+			if (!pl_fill_join(fill, &fills[k]))
 				break;
-		}
-		got = pl_fill_sync(job, &fill, 0, &err);
-		share_out(job, list + i, k - i, got, err, fill.path, out + i);
+		got = pl_fill_sync(job, fill, 0, &err);
+		share_out(job, list + i, k - i, got, err, fill->path, out + i);
 		i = k;
 	}
 	pthread_mutex_lock(&job->lock);
@@ -107,13 +106,16 @@ static bool all_taken(struct pl_job *job)
 static void run_helper(struct pl_job *job)
 {
 	unsigned int list[PL_TAKE], n;
+	struct pl_fill fills[PL_TAKE];
 
 	pthread_mutex_lock(&job->lock);
 	while (!all_taken(job)) {
 		n = pl_pipe_take(job, list);
 		if (n) {
 			pthread_mutex_unlock(&job->lock);
-			fill_list(job, list, n);
+			for (unsigned int i = 0; i < n; i++)
+				pl_fill_plan(job, list[i], &fills[i]);
+			fill_list(job, list, fills, n);
 			pthread_mutex_lock(&job->lock);
 			continue;
 		}
@@ -162,18 +164,19 @@ static void start_list(struct owner *o, const unsigned int *list, unsigned int n
 {
 	struct pl_job *job = o->job;
 	unsigned int rest[PL_TAKE], nr_rest = 0;
-	struct pl_fill fill;
+	struct pl_fill fills[PL_TAKE];
 
 	for (unsigned int i = 0; i < n; i++) {
-		pl_fill_plan(job, list[i], &fill);
-		if (fill.direct && push(o, list[i], &fill))
+		struct pl_fill *fill = &fills[nr_rest];
+
+		pl_fill_plan(job, list[i], fill);
+		if (fill->direct && push(o, list[i], fill))
 			continue;
+		call_helpers(job);
 		rest[nr_rest++] = list[i];
 	}
-	if (!nr_rest)
-		return;
-	call_helpers(job);
-	fill_list(job, rest, nr_rest);
+	if (nr_rest)
+		fill_list(job, rest, fills, nr_rest);
 }
 
 /* A direct request came back; what it did not do is done at once. */
