@@ -81,6 +81,40 @@ static void run(unsigned int flags, int open_flags, unsigned int delay_us)
 	peerlane_close(ctx);
 }
 
+/* The back end with a copy engine reads the page cache by another way (nt_copy.h); a fake libcuda
+ * is enough to take it. */
+static void run_cuda(size_t bytes)
+{
+	struct peerlane_options opt = { .size = sizeof(opt), .backend = "cuda", .nr_threads = 3 };
+	struct peerlane_stats st = { .size = sizeof(st) };
+	const char *path = fault_path("file"), *fake = getenv("FAKE_LIBCUDA");
+	struct peerlane *ctx = NULL;
+	struct peerlane_file *f;
+	char *gpu, *mem = calloc(1, bytes);
+
+	CASE("%zu bytes past the CPU's caches", bytes);
+	if (!fake)
+		fault_skip("FAKE_LIBCUDA does not name the fake libcuda");
+	setenv("PEERLANE_LIBCUDA", fake, 1);
+	CHECK(mem);
+	CHECK_EQ(peerlane_open(&ctx, &opt), 0);
+	gpu = fault_gpu(ctx, bytes);
+	fault_make_file(path, bytes, 7);
+	f = fault_file(ctx, path, O_RDONLY);
+	faults(path, 0);
+	CHECK_EQ(peerlane_read(f, gpu, bytes, 0), bytes);
+	CHECK(shim_hits());
+	shim_clear();
+	CHECK_EQ(peerlane_gpu_copy(ctx, mem, gpu, bytes), 0);
+	CHECK_EQ(fault_differs(mem, bytes, 0, 7), bytes);
+	CHECK_EQ(peerlane_stats_get(ctx, &st), 0);
+	CHECK_EQ(st.read.path_bytes[PEERLANE_PATH_COPY], bytes);
+	free(mem);
+	CHECK_EQ(peerlane_file_close(f), 0);
+	CHECK_EQ(peerlane_gpu_free(ctx, gpu), 0);
+	peerlane_close(ctx);
+}
+
 int main(void)
 {
 	fault_begin(40);
@@ -88,5 +122,6 @@ int main(void)
 	run(PEERLANE_NO_IO_URING, O_RDWR | O_DIRECT, 100);
 	run(PEERLANE_NO_DIRECT, O_RDWR, 0);
 	run(0, O_RDWR | O_DIRECT, 500);
+	run_cuda(BYTES);
 	return 0;
 }
