@@ -202,6 +202,7 @@ struct pl_sim_side {
 	char *host;		    /* where the CPU moves the bytes */
 	struct pl_sim_range *range; /* what is held, or NULL */
 	uint64_t id;		    /* of the range; 0: none */
+	const void *owner;	    /* GPU context it belongs to; NULL: host memory */
 	bool pinned;		    /* memory of pin_alloc() */
 	bool careful;		    /* may vanish: a signal must not come of it */
 };

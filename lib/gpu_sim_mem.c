@@ -237,6 +237,7 @@ static int get_locked(uintptr_t addr, size_t bytes, enum pl_sim_want want, struc
 		if (!inside || want == PL_SIM_WANT_HOST)
 			return -EFAULT;
 		side->host = (char *)r->shadow + (addr - r->base);
+		side->owner = &owners[r->gpu];
 		break;
 	case PL_SIM_PINNED:
 		if (!inside || want == PL_SIM_WANT_GPU)

@@ -9,8 +9,9 @@
 struct pl_queue {
 	struct pl_sim_object object;
 	struct pl_sim_fifo fifo;
-	bool threaded;	  /* @fifo copies, not copy() */
-	atomic_uint hung; /* generation of the hang a copy met; used without a thread */
+	const void *owner; /* GPU context whose memory it copies, and no other's */
+	bool threaded;	   /* @fifo copies, not copy() */
+	atomic_uint hung;  /* generation of the hang a copy met; used without a thread */
 };
 
 struct pl_mark {
@@ -24,8 +25,9 @@ struct pl_mark {
 
 struct piece {
 	struct pl_copy copy;
-	bool fails;	 /* injected */
-	bool queued;	 /* what follows holds */
+	const void *owner; /* of the queue */
+	bool fails;	   /* injected */
+	bool queued;	   /* what follows holds */
 	uint64_t ids[2]; /* GPU and host memory when it was queued: later it may be other memory */
 	bool careful;	 /* the host memory was registered */
 };
@@ -51,7 +53,7 @@ static bool mark_waits(struct pl_sim_gpu *sim, struct pl_mark *mark)
 	return atomic_load(&mark->pending) || atomic_load(&mark->hung) == atomic_load(&sim->hang);
 }
 
-/* Gets both sides of a copy, and finds that they are what was queued. */
+/* Gets both sides of a copy, and finds that they are what was queued, in a queue of theirs. */
 static int get_sides(const struct piece *p, enum pl_dir dir, struct pl_sim_side sides[2])
 {
 	const void *gpu = dir == PL_TO_GPU ? p->copy.dst : p->copy.src;
@@ -64,7 +66,8 @@ static int get_sides(const struct piece *p, enum pl_dir dir, struct pl_sim_side 
 	err = pl_sim_mem_get(host, p->copy.bytes, PL_SIM_WANT_HOST, &sides[1]);
 	if (err)
 		goto err_put_gpu;
-	if (p->queued && (sides[0].id != p->ids[0] || sides[1].id != p->ids[1])) {
+	if (sides[0].owner != p->owner ||
+	    (p->queued && (sides[0].id != p->ids[0] || sides[1].id != p->ids[1]))) {
 		err = pl_sim_refuse(-EFAULT, PL_SIM_INVALID_VALUE);
 		goto err_put_host;
 	}
@@ -102,13 +105,13 @@ static int copy_piece(const struct piece *p, enum pl_dir dir)
 	return err;
 }
 
-static int copy_now(struct pl_sim_gpu *sim, enum pl_dir dir, const struct pl_copy *list,
-		    unsigned int nr)
+static int copy_now(struct pl_sim_gpu *sim, const struct pl_queue *queue, enum pl_dir dir,
+		    const struct pl_copy *list, unsigned int nr)
 {
 	int err = 0;
 
 	for (unsigned int i = 0; i < nr && !err; i++) {
-		struct piece p = { .copy = list[i] };
+		struct piece p = { .copy = list[i], .owner = queue->owner };
 
 		p.fails = pl_sim_fault_hit(sim, PL_SIM_FAULT_COPY);
 		err = copy_piece(&p, dir);
@@ -181,6 +184,7 @@ static int copy_later(struct pl_sim_gpu *sim, struct pl_queue *queue, struct tas
 		struct piece *p = &t->pieces[t->nr];
 
 		p->copy = list[t->nr];
+		p->owner = queue->owner;
 		err = check_piece(sim, t->dir, p);
 		if (err)
 			break;
@@ -211,7 +215,7 @@ int pl_sim_queue_copy(struct pl_gpu *gpu, struct pl_queue *queue, enum pl_dir di
 		atomic_store(&queue->hung, hang);
 		if (mark)
 			atomic_store(&mark->hung, hang);
-		return copy_now(sim, dir, list, nr);
+		return copy_now(sim, queue, dir, list, nr);
 	}
 	t = pl_sim_object_create(PL_SIM_TASK, sim, sizeof(*t) + nr * sizeof(t->pieces[0]));
 	if (!t)
@@ -235,6 +239,7 @@ int pl_sim_queue_create(struct pl_gpu *gpu, void *owner, struct pl_queue **out)
 	q = pl_sim_object_create(PL_SIM_QUEUE, sim, sizeof(*q));
 	if (!q)
 		return pl_sim_refuse(-ENOMEM, PL_SIM_OUT_OF_MEMORY);
+	q->owner = owner;
 	q->threaded = sim->async;
 	if (q->threaded) {
 		err = pl_sim_fifo_start(&q->fifo);

@@ -88,6 +88,40 @@ static void test_copy_refuses(void **state)
 	check_bad_copies("ASYNC=1");
 }
 
+/* A queue copies to and from memory of its own GPU context only. */
+static void check_owner(const char *env)
+{
+	struct rig r = rig_up(env, 4 * KIB);
+	struct pl_copy back, both[2];
+	void *other = NULL;
+	char got[4];
+
+	assert_int_equal(ops->alloc(r.gpu, 1, 4 * KIB, &other), 0);
+	assert_ptr_not_equal(owner_of(r.gpu, other), owner_of(r.gpu, r.dev));
+	back = (struct pl_copy){ r.pinned, other, 4 };
+	both[0] = (struct pl_copy){ r.dev, r.pinned, 4 };
+	both[1] = (struct pl_copy){ other, r.pinned, 4 };
+	memcpy(r.pinned, "abc", 4);
+	assert_int_equal(to_gpu(&r, other, r.pinned, 4), -EFAULT);
+	assert_int_equal(ops->result(), 1);
+	assert_int_equal(wait_mark(&r), 1);
+	assert_int_equal(ops->copy(r.gpu, r.queue, PL_FROM_GPU, &back, 1, r.mark), -EFAULT);
+	assert_int_equal(wait_mark(&r), 1);
+	assert_int_equal(ops->copy(r.gpu, r.queue, PL_TO_GPU, both, 2, r.mark), -EFAULT);
+	assert_int_equal(wait_mark(&r), 1);
+	assert_int_equal(ops->copy_sync(r.gpu, got, r.dev, 4), 0);
+	assert_string_equal(got, "abc");
+	assert_int_equal(ops->free(r.gpu, other), 0);
+	rig_down(&r);
+}
+
+static void test_copy_other_gpu(void **state)
+{
+	(void)state;
+	check_owner("GPUS=2");
+	check_owner("GPUS=2,ASYNC=1");
+}
+
 /* What a program with that fault does: a race, on purpose. */
 __attribute__((no_sanitize("thread"), noinline)) static void overwrite(volatile char *p,
 								       const char *text)
@@ -505,6 +539,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_copy_refuses),
+		cmocka_unit_test(test_copy_other_gpu),
 		cmocka_unit_test(test_async_shows_early_reuse),
 		cmocka_unit_test(test_async_late_failures),
 		cmocka_unit_test(test_queue_destroy_waits),
