@@ -3,6 +3,8 @@
  * middle: the ordinary way does the rest, and never is a byte missing that was counted. */
 #include "sim/sim_fixture.h"
 
+#include <pthread.h>
+
 #define BYTES (97 * MIB + 12345)
 
 static const char *path;
@@ -174,16 +176,71 @@ static void pinning_fails(void **state)
 		fails_at("SIM_IN_PLACE=1", "register", i);
 }
 
+struct cut {
+	const char *path;
+	off_t size;
+	bool done;
+};
+
+static unsigned int count_windows(const char *of)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned int nr = 0;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		nr += strstr(line, of) != NULL;
+	if (maps)
+		fclose(maps);
+	return nr;
+}
+
+/* Waits until all three windows of the read are mapped and none is copied, then cuts the file. */
+static void *cutter(void *arg)
+{
+	struct cut *c = arg;
+
+	for (int i = 0; i < 20000 && count_windows(c->path) < 3; i++)
+		usleep(500);
+	c->done = !truncate(c->path, c->size);
+	return NULL;
+}
+
+/* A file cut short while its pages are copied: where nothing is any more nothing is counted. */
+static void cut_short(size_t bytes, size_t left)
+{
+	struct cut c = { .size = (off_t)left };
+	struct peerlane_file *file;
+	pthread_t thread;
+	struct rig r;
+
+	c.path = sim_make_file("cut", bytes, 2);
+	rig_open(&r, "SIM_IN_PLACE=1 SIM_ASYNC=300000", PEERLANE_SAVE_CPU);
+	file = sim_file(r.ctx, c.path, O_RDONLY);
+	assert_int_equal(pthread_create(&thread, NULL, cutter, &c), 0);
+	assert_int_equal(peerlane_read(file, r.gpu, bytes, 0), left);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(c.done);
+	sim_assert_gpu(r.ctx, r.gpu, left, 0, 2);
+	assert_true(placed(&r) <= left);
+	assert_int_equal(peerlane_file_close(file), 0);
+	rig_close(&r);
+}
+
+static void cut_meanwhile(void **state)
+{
+	(void)state;
+	/* In the last page, which stays where it is: only its end becomes zeros. */
+	cut_short(80 * MIB + 3000, 80 * MIB + 1000);
+	cut_short(80 * MIB + 3000, 40 * MIB + 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		sim_test(whole),
-		sim_test(not_taken),
-		sim_test(partly_cold),
-		sim_test(copy_fails),
-		sim_test(event_fails),
-		sim_test(pinning_fails),
-		sim_test(copy_fails_async),
+		sim_test(whole),	 sim_test(not_taken),	     sim_test(partly_cold),
+		sim_test(cut_meanwhile), sim_test(copy_fails),	     sim_test(event_fails),
+		sim_test(pinning_fails), sim_test(copy_fails_async),
 	};
 
 	return cmocka_run_group_tests(tests, group_setup, group_teardown) ? 1 : 0;
