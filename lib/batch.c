@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Batches. The requests of one submission that go in one direction become one job. Whoever comes
- * first runs it: a worker, or the thread that waits for the events.
+ * first runs it: a worker, or the thread that waits for the events. Writes to a file opened with
+ * O_DIRECT that share pages with others are not for a job; they are done apart, one by one.
  */
 #include "context.h"
 #include "io.h"
@@ -13,14 +14,19 @@
 #define MAX_CAPACITY 65536u
 #define MAX_WAIT_S 1000000000l
 
-/* One submission in one direction. */
+/* The requests of one submission, by what becomes of them. */
+enum { READS, WRITES, APART, NR_GROUPS };
+
 struct group {
 	struct pl_task task; /* first: workers are given it */
 	struct peerlane_batch *batch;
 	struct group *next;
 	bool started;	    /* by a worker or a waiting thread; under the batch's lock */
 	unsigned int users; /* threads that may still touch it; freed at 0 */
-	struct pl_job job;
+	struct pl_job job;  /* not run if @apart */
+	bool apart;
+	unsigned int nr_begun;	   /* of those done apart; under the job's lock */
+	unsigned int direct_locks; /* held while the job runs */
 	unsigned int nr;
 	struct pl_op *ops;
 	struct pl_seg *segs;
@@ -127,6 +133,42 @@ static bool group_start(struct group *g)
 	return true;
 }
 
+/* One request done apart; its segment and its buffer have its number. */
+static void run_apart(struct group *g, unsigned int i)
+{
+	struct pl_op *op = &g->ops[i], one = *op;
+	ssize_t n = -ECANCELED;
+	bool cancelled;
+
+	pthread_mutex_lock(&g->job.lock);
+	cancelled = g->job.cancelled;
+	g->nr_begun = i + 1;
+	pthread_mutex_unlock(&g->job.lock);
+	one.done = NULL;
+	if (!cancelled)
+		n = pl_io_write_direct(g->batch->ctx, &one, &g->segs[i], 1);
+	pthread_mutex_lock(&g->job.lock);
+	g->job.moved_ns = pl_now_ns();
+	op->stop = n > 0 ? (size_t)n : 0;
+	op->err = n < 0 ? (int)n : one.err;
+	op->cuda = one.cuda;
+	request_done(&g->job, op);
+	pthread_mutex_unlock(&g->job.lock);
+}
+
+static void group_run(struct group *g)
+{
+	struct peerlane *ctx = g->batch->ctx;
+
+	for (unsigned int i = 0; g->apart && i < g->nr; i++)
+		run_apart(g, i);
+	if (g->apart)
+		return;
+	pl_io_direct_lock(ctx, g->direct_locks);
+	pl_job_run(&g->job);
+	pl_io_direct_unlock(ctx, g->direct_locks);
+}
+
 /* In a worker. */
 static void group_task(struct pl_task *task)
 {
@@ -138,7 +180,7 @@ static void group_task(struct pl_task *task)
 	mine = group_start(g);
 	pthread_mutex_unlock(&b->lock);
 	if (mine)
-		pl_job_run(&g->job);
+		group_run(g);
 	pthread_mutex_lock(&b->lock);
 	group_put(b, g);
 	pthread_mutex_unlock(&b->lock);
@@ -223,6 +265,8 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 	}
 	if (io->op == PEERLANE_READ && (io->bytes > 64 * 1024 || io->file->want_direct))
 		op->bytes = g->segs[g->nr].bytes = pl_io_until_end(io->file, io->bytes, io->offset);
+	if (io->op == PEERLANE_WRITE)
+		g->direct_locks |= pl_io_direct_lock_of(io->file);
 	g->nr++;
 	return 0;
 
@@ -231,30 +275,50 @@ err_say:
 	return pl_fail_gpu(err, info.cuda, "request %u: %s", i, info.text);
 }
 
-/* Requests in two groups by direction; none when one is malformed. */
+/* The group for @io, made when it is the first there. */
+static struct group *group_for(struct peerlane_batch *b, const struct peerlane_io *io,
+			       unsigned int nr, struct group *groups[NR_GROUPS])
+{
+	struct group **g = &groups[io->op == PEERLANE_WRITE ? WRITES : READS];
+
+	/* A handle that cannot be looked into is refused in any group. */
+	if (io->op == PEERLANE_WRITE && io->file && io->file->ctx == b->ctx &&
+	    pl_io_odd_write(io->file, io->bytes, io->offset))
+		g = &groups[APART];
+	if (!*g)
+		*g = group_alloc(b, nr);
+	if (*g)
+		(*g)->apart = g == &groups[APART];
+	return *g;
+}
+
+/* Requests in groups; none when one is malformed. */
 static int sort_requests(struct peerlane_batch *b, const struct peerlane_io *io, unsigned int nr,
-			 struct group *groups[2])
+			 struct group *groups[NR_GROUPS])
 {
 	uint64_t now = pl_now_ns();
-	int err = 0;
+	struct group *g;
+	int err = 0, d = 0;
 
-	groups[0] = group_alloc(b, nr);
-	groups[1] = group_alloc(b, nr);
-	if (!groups[0] || !groups[1])
-		err = pl_fail(-ENOMEM, "no memory for the requests");
-	for (unsigned int i = 0; i < nr && !err; i++)
-		err = group_add(groups[io[i].op == PEERLANE_WRITE], &io[i], i, now);
-	for (int d = 0; d < 2 && !err; d++) {
-		if (!groups[d]->nr)
-			continue;
-		err = pl_job_init(&groups[d]->job, b->ctx, (enum peerlane_op)d, groups[d]->ops,
-				  groups[d]->nr, groups[d]->segs, groups[d]->nr);
-		if (err && d && groups[0]->nr)
-			pl_job_fini(&groups[0]->job);
+	for (unsigned int i = 0; i < nr && !err; i++) {
+		g = group_for(b, &io[i], nr, groups);
+		err = g ? group_add(g, &io[i], i, now)
+			: pl_fail(-ENOMEM, "no memory for the requests");
+	}
+	for (; d < NR_GROUPS && !err; d++) {
+		g = groups[d];
+		if (g)
+			err = pl_job_init(&g->job, b->ctx,
+					  d == READS ? PEERLANE_READ : PEERLANE_WRITE, g->ops,
+					  g->nr, g->segs, g->apart ? 0 : g->nr);
 	}
 	if (!err)
 		return 0;
-	for (int d = 0; d < 2; d++)
+	/* The last of those begun is the one that failed. */
+	while (--d > 0)
+		if (groups[d - 1])
+			pl_job_fini(&groups[d - 1]->job);
+	for (d = 0; d < NR_GROUPS; d++)
 		if (groups[d])
 			group_undo(groups[d]);
 	return err;
@@ -264,7 +328,7 @@ static int sort_requests(struct peerlane_batch *b, const struct peerlane_io *io,
 static void finish_empty(struct group *g)
 {
 	pthread_mutex_lock(&g->job.lock);
-	for (unsigned int i = 0; i < g->nr; i++)
+	for (unsigned int i = 0; i < g->nr && !g->apart; i++)
 		if (!g->ops[i].units_left)
 			request_done(&g->job, &g->ops[i]);
 	pthread_mutex_unlock(&g->job.lock);
@@ -290,7 +354,7 @@ static void launch(struct peerlane_batch *b, struct group *g)
 int peerlane_batch_submit(struct peerlane_batch *b, const struct peerlane_io *io, unsigned int nr)
 {
 	PL_KEEP_ERRNO;
-	struct group *groups[2];
+	struct group *groups[NR_GROUPS] = { NULL };
 	bool room;
 	int err;
 
@@ -314,12 +378,9 @@ int peerlane_batch_submit(struct peerlane_batch *b, const struct peerlane_io *io
 		pthread_mutex_unlock(&b->lock);
 		return err;
 	}
-	for (int d = 0; d < 2; d++) {
-		if (groups[d]->nr)
+	for (int d = 0; d < NR_GROUPS; d++)
+		if (groups[d])
 			launch(b, groups[d]);
-		else
-			group_undo(groups[d]);
-	}
 	return 0;
 }
 
@@ -350,7 +411,7 @@ static bool run_one(struct peerlane_batch *b)
 		return false;
 	g->users++;
 	pthread_mutex_unlock(&b->lock);
-	pl_job_run(&g->job);
+	group_run(g);
 	pthread_mutex_lock(&b->lock);
 	group_put(b, g);
 	return true;
@@ -410,6 +471,19 @@ int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
 	return (int)n;
 }
 
+static unsigned int group_cancel(struct group *g)
+{
+	unsigned int n;
+
+	if (!g->apart)
+		return pl_job_cancel(&g->job);
+	pthread_mutex_lock(&g->job.lock);
+	n = g->job.cancelled ? 0 : g->nr - g->nr_begun;
+	g->job.cancelled = true;
+	pthread_mutex_unlock(&g->job.lock);
+	return n;
+}
+
 int peerlane_batch_cancel(struct peerlane_batch *b)
 {
 	PL_KEEP_ERRNO;
@@ -430,7 +504,7 @@ int peerlane_batch_cancel(struct peerlane_batch *b)
 	g = b->groups;
 	while (g) {
 		pthread_mutex_unlock(&b->lock);
-		n += pl_job_cancel(&g->job);
+		n += group_cancel(g);
 		pthread_mutex_lock(&b->lock);
 		next = g->next;
 		group_put(b, g);

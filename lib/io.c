@@ -188,19 +188,59 @@ static ssize_t write_end(struct peerlane *ctx, struct pl_op *op, const struct pl
 	return n;
 }
 
+static size_t edge_of(const struct peerlane_file *file)
+{
+	return file->align > EDGE ? file->align : EDGE;
+}
+
+static unsigned int lock_of(const struct peerlane_file *file)
+{
+	return (unsigned int)((file->ino ^ file->dev) % PL_DIRECT_LOCKS);
+}
+
+/* Whether writes to @file go by pl_io_write_direct(). */
+static bool writes_direct(const struct peerlane_file *file)
+{
+	return file->want_direct && !file->append;
+}
+
+bool pl_io_odd_write(const struct peerlane_file *file, size_t bytes, off_t offset)
+{
+	return bytes && writes_direct(file) && (((size_t)offset | bytes) & (edge_of(file) - 1));
+}
+
+unsigned int pl_io_direct_lock_of(const struct peerlane_file *file)
+{
+	return writes_direct(file) ? 1u << lock_of(file) : 0;
+}
+
+void pl_io_direct_lock(struct peerlane *ctx, unsigned int locks)
+{
+	/* Who holds one alone never asks for a second: no order is needed. */
+	for (unsigned int i = 0; i < PL_DIRECT_LOCKS; i++)
+		if (locks & 1u << i)
+			pthread_rwlock_rdlock(&ctx->direct_locks[i]);
+}
+
+void pl_io_direct_unlock(struct peerlane *ctx, unsigned int locks)
+{
+	for (unsigned int i = 0; i < PL_DIRECT_LOCKS; i++)
+		if (locks & 1u << i)
+			pthread_rwlock_unlock(&ctx->direct_locks[i]);
+}
+
 /*
  * A write with O_DIRECT: the aligned middle first, then the ends. In this order, and with the
  * ends of other writes kept out, no page is dirty in the cache while the device writes its
  * neighbours.
  */
-static ssize_t write_direct(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *segs,
-			    unsigned int nr)
+ssize_t pl_io_write_direct(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *segs,
+			   unsigned int nr)
 {
-	size_t edge = op->file->align > EDGE ? op->file->align : EDGE;
+	size_t edge = edge_of(op->file);
 	size_t start = (size_t)segs[0].offset, end = start + op->bytes;
 	size_t a = ((start + edge - 1) & ~(edge - 1)) - start, b = (end & ~(edge - 1)) - start;
-	pthread_rwlock_t *lock =
-		&ctx->direct_locks[(op->file->ino ^ op->file->dev) % PL_DIRECT_LOCKS];
+	pthread_rwlock_t *lock = &ctx->direct_locks[lock_of(op->file)];
 	ssize_t middle = 0, head, tail;
 
 	if (a >= op->bytes || (end & ~(edge - 1)) <= start + a)
@@ -228,11 +268,10 @@ static ssize_t write_direct(struct peerlane *ctx, struct pl_op *op, const struct
 static ssize_t transfer(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op,
 			const struct pl_seg *segs, unsigned int nr)
 {
-	struct peerlane_file *file = op->file;
 	ssize_t n;
 
-	if (dir == PEERLANE_WRITE && file->want_direct && !file->append)
-		n = write_direct(ctx, op, segs, nr);
+	if (dir == PEERLANE_WRITE && writes_direct(op->file))
+		n = pl_io_write_direct(ctx, op, segs, nr);
 	else
 		n = rounds(ctx, dir, op, segs, nr, 0, op->bytes);
 	if (n < 0)

@@ -17,6 +17,17 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op, co
 size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset);
 /* Records for peerlane_error() why @op failed with @err. */
 void pl_io_explain(struct peerlane *ctx, const struct pl_op *op, int err);
+/* Whether a write's ends share pages with others on a file opened with O_DIRECT: then it is for
+ * pl_io_write_direct() alone, and not for a job with others. */
+bool pl_io_odd_write(const struct peerlane_file *file, size_t bytes, off_t offset);
+/* Such a write, or any other to such a file, in the calling thread. As pl_op_result(). */
+ssize_t pl_io_write_direct(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *segs,
+			   unsigned int nr);
+/* The lock a job needs that writes whole pages to @file, as a bit; 0: none. Held, they keep the
+ * ends of other writes away. */
+unsigned int pl_io_direct_lock_of(const struct peerlane_file *file);
+void pl_io_direct_lock(struct peerlane *ctx, unsigned int locks);
+void pl_io_direct_unlock(struct peerlane *ctx, unsigned int locks);
 /* The whole of a synchronous request on a file the caller has a reference to. */
 ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
 		       int nr_iov, off_t offset, unsigned int flags);

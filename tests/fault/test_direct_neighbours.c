@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Threads write odd pieces of one file with O_DIRECT, each in pages of its own, and then pieces of
- * the same pages. The ends of each piece go through the page cache, the middles past it: neither
- * may cost the other a byte, and making the file durable must not report an error.
+ * Threads write odd pieces of one file with O_DIRECT, by single calls and in batches, each in pages
+ * of its own, and then pieces of the same pages. The ends of each piece go through the page cache,
+ * the middles past it: neither may cost the other a byte, and making the file durable must not
+ * report an error.
  */
 #include "fault.h"
 
@@ -56,7 +57,12 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The same as one batch: pieces side by side, some of whole blocks, some not. */
+static size_t block(size_t offset)
+{
+	return offset & ~511ul;
+}
+
+/* The same as one batch: pieces side by side, some that end with a block of the file, some not. */
 static void *work_batch(void *arg)
 {
 	enum { NR = 16 };
@@ -75,7 +81,8 @@ static void *work_batch(void *arg)
 		for (size_t i = 0; i < NR; i++, at = end) {
 			end = i == NR - 1 ? part : (i + 1) * piece + fault_random() % 512;
 			if (fault_random() % 2 && i < NR - 1)
-				end = (end & ~511ul) > at ? end & ~511ul : at + 1;
+				end = block(base + end) > base + at ? block(base + end) - base
+								    : at + 1;
 			io[i] = (struct peerlane_io){ .file = file,
 						      .addr = gpu + at,
 						      .bytes = end - at,
@@ -99,6 +106,51 @@ static void *work_batch(void *arg)
 	return NULL;
 }
 
+/* Pages in turn: those of even threads are written whole, in batches; those of odd ones in part. */
+static void *work_pages(void *arg)
+{
+	enum { NR = 16, PAGE = 4096 };
+	size_t id = (size_t)(uintptr_t)arg;
+	char *gpu = fault_gpu(ctx, NR * PAGE), *see = fault_see(gpu),
+	     *host = malloc(THREADS * part);
+	struct peerlane_event e[NR];
+	struct peerlane_batch *b;
+	struct peerlane_io io[NR];
+
+	CHECK_EQ(peerlane_batch_create(ctx, NR, &b), 0);
+	for (int r = 0; r < ROUNDS; r++) {
+		fault_pattern(see, NR * PAGE, 0, id * 1000 + (size_t)r);
+		for (size_t i = 0; i < NR; i++) {
+			size_t odd = id % 2 ? 1 + fault_random() % 2000 : 0;
+			size_t at = (i * THREADS + id) * PAGE + odd, n = PAGE - 2 * odd;
+
+			memcpy(model + at, see + i * PAGE, n);
+			io[i] = (struct peerlane_io){ .file = file,
+						      .addr = gpu + i * PAGE,
+						      .bytes = n,
+						      .offset = (off_t)at,
+						      .op = PEERLANE_WRITE,
+						      .cookie = &io[i] };
+		}
+		CHECK_EQ(peerlane_batch_submit(b, io, NR), 0);
+		CHECK_EQ(peerlane_batch_wait(b, NR, e, NR, NULL), NR);
+		for (int i = 0; i < NR; i++)
+			CHECK_EQ(e[i].result, ((struct peerlane_io *)e[i].cookie)->bytes);
+		/* Through the page cache, which may hold the pages of all in one piece. */
+		CHECK_EQ(peerlane_read(file, host, THREADS * part - 1, 1), THREADS * part - 1);
+	}
+	free(host);
+	peerlane_batch_destroy(b);
+	CHECK_EQ(peerlane_gpu_free(ctx, gpu), 0);
+	return NULL;
+}
+
+/* Threads in turn with a batch and with single calls. */
+static void *work_mixed(void *arg)
+{
+	return (uintptr_t)arg % 2 ? work_batch(arg) : work(arg);
+}
+
 static void run(void *(*what)(void *), unsigned int flags, size_t part_bytes, bool is_small)
 {
 	const char *path = fault_path("file");
@@ -107,7 +159,11 @@ static void run(void *(*what)(void *), unsigned int flags, size_t part_bytes, bo
 	pthread_t threads[THREADS];
 	int fd;
 
-	CASE("%sparts of %zu bytes, flags %#x", what == work ? "" : "batches, ", part_bytes, flags);
+	CASE("%sparts of %zu bytes, flags %#x",
+	     what == work	  ? ""
+	     : what == work_batch ? "batches, "
+				  : "batches beside single calls, ",
+	     part_bytes, flags);
 	part = part_bytes;
 	small = is_small;
 	model = malloc(total);
@@ -155,5 +211,11 @@ int main(void)
 	/* Neighbours in one page. */
 	run(work, 0, 1536, true);
 	run(work, 0, 5120, true);
+	run(work_batch, 0, 9216, false);
+	run(work_batch, PEERLANE_NO_IO_URING, 13824, false);
+	run(work_pages, 0, 64 * KIB, false);
+	run(work_mixed, 0, 9216, true);
+	run(work_mixed, 0, 50 * KIB, false);
+	run(work_mixed, PEERLANE_NO_IO_URING, 9001, false);
 	return 0;
 }
