@@ -206,6 +206,11 @@ int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t
  *
  * The descriptor's file offset is never used or moved, its flags are never changed.
  *
+ * Locks of the caller: closing the file, and now and then this call itself, closes a descriptor of
+ * it, and with that the kernel drops the POSIX record locks (fcntl(2), F_SETLK) the process has on
+ * the file. Locks of the open file description (F_OFD_SETLK, flock(2)) stay, until the file and
+ * the caller's descriptor are both closed.
+ *
  * Return: 0; -EBADF not an open descriptor; -EISDIR; -ESPIPE; -ENOMEM; -EMFILE.
  */
 int peerlane_file_from_fd(struct peerlane *ctx, int fd, struct peerlane_file **out);
