@@ -34,12 +34,12 @@ static size_t power_of_two_below(size_t v)
 /* Bytes of all segments, the longest, and whether any needs a slot. */
 struct shape {
 	size_t total, longest;
-	bool staged, contiguous;
+	bool staged;
 };
 
 static struct shape measure(const struct pl_job *job)
 {
-	struct shape s = { .contiguous = job->nr_ops == 1 };
+	struct shape s = { .total = 0 };
 
 	for (unsigned int i = 0; i < job->nr_segs; i++) {
 		s.total += job->segs[i].bytes;

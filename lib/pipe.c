@@ -186,7 +186,6 @@ struct batch {
 	unsigned int nr;
 	size_t bytes;
 	void *owner;
-	unsigned int first, last; /* units between which those of the run lie */
 };
 
 /* Adds unit @u to @b, joined to the copy before it where both sides touch. */
@@ -235,7 +234,6 @@ static void gather_read(struct pl_job *job, struct batch *b, uint8_t run)
 		job->ready_bytes -= slot->got;
 		slot->state = PL_SLOT_COPYING;
 		slot->run = run;
-		b->last = u + 1;
 	}
 }
 
@@ -257,7 +255,6 @@ static void gather_write(struct pl_job *job, struct batch *b, uint8_t run)
 		pl_pipe_slot(job, u)->state = PL_SLOT_COPYING;
 		pl_pipe_slot(job, u)->run = run;
 		job->next++;
-		b->last = u + 1;
 	}
 	if (b->nr)
 		job->write_run = 2 * limit;
