@@ -4,7 +4,7 @@ BUILD := build
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all programs demo check bench install clean help
+.PHONY: all programs demo check bench ptx install clean help
 
 all:
 	@scripts/setup build
@@ -26,6 +26,9 @@ check:
 bench: programs
 	@scripts/bench $(BUILD)
 
+ptx:
+	@scripts/ptx
+
 install: all
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
@@ -37,5 +40,6 @@ help:
 	@echo 'make demo      build, then show the library and the tool at work'
 	@echo 'make check     every test and check; ends with the count'
 	@echo 'make bench     measure; on a GPU where there is one'
+	@echo 'make ptx       make the PTX of the kernels anew, with nvcc'
 	@echo 'make install   install under PREFIX=$(PREFIX), with DESTDIR before it'
 	@echo 'make clean     remove $(BUILD)/'
