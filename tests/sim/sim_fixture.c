@@ -109,6 +109,14 @@ struct peerlane *sim_open(unsigned int flags)
 	return sim_open_with(&opt);
 }
 
+void sim_close(struct peerlane *ctx, struct peerlane_file *file, void *gpu)
+{
+	assert_int_equal(sim_stats(ctx).in_flight, 0);
+	assert_int_equal(peerlane_file_close(file), 0);
+	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
+	peerlane_close(ctx);
+}
+
 /* --- files --- */
 
 const char *sim_path(const char *name)

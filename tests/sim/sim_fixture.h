@@ -36,6 +36,10 @@ void sim_env(const char *env);
 struct peerlane *sim_open(unsigned int flags);
 struct peerlane *sim_open_with(struct peerlane_options *opt);
 
+/* Closes the context and, where they are not NULL, the file and the GPU memory; nothing may be in
+ * flight any more. */
+void sim_close(struct peerlane *ctx, struct peerlane_file *file, void *gpu);
+
 /* Path of @name in the directory; good until eight more were asked for. */
 const char *sim_path(const char *name);
 /* Byte at file offset @offset + i of pattern @seed, for each i. */

@@ -30,10 +30,7 @@ static int teardown(void **state)
 	sim_assert_gpu_is(ctx, gpu, 0x11, BYTES);
 	assert_int_equal(peerlane_read(file, gpu, BYTES, 0), BYTES);
 	sim_assert_gpu(ctx, gpu, BYTES, 0, 1);
-	assert_int_equal(sim_stats(ctx).in_flight, 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	assert_int_equal(peerlane_file_close(file), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file, gpu);
 	return 0;
 }
 

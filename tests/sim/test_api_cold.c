@@ -63,8 +63,7 @@ static void sweep(const struct mode m)
 	if (m.host)
 		free(mem);
 	else
-		assert_int_equal(peerlane_gpu_free(ctx, mem), 0);
-	peerlane_close(ctx);
+		sim_close(ctx, NULL, mem);
 }
 
 #define MODE(name, ...)                                                                            \
@@ -110,8 +109,7 @@ static void mixed(void **state)
 		}
 	}
 	close(fd);
-	assert_int_equal(peerlane_gpu_free(ctx, mem), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, mem);
 }
 
 int main(void)

@@ -63,8 +63,7 @@ static void sweep(const struct mode m)
 	if (m.host)
 		free(mem);
 	else
-		assert_int_equal(peerlane_gpu_free(ctx, mem), 0);
-	peerlane_close(ctx);
+		sim_close(ctx, NULL, mem);
 }
 
 #define MODE(name, ...)                                                                            \
@@ -115,8 +114,7 @@ static void batch_ends(void **state)
 		sim_assert_gpu_is(ctx, (char *)io[i].addr + want, FILLER, 128 * KIB - (size_t)want);
 	}
 	peerlane_batch_destroy(batch);
-	assert_int_equal(peerlane_gpu_free(ctx, mem), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, mem);
 }
 
 /* Holes are zeros; data between them is where it was. */
@@ -144,8 +142,7 @@ static void holes(void **state)
 		sim_assert_gpu_is(ctx, mem + 2 * MIB + 4096, 0, 5 * MIB + 9 - 4096);
 		sim_assert_gpu_is(ctx, mem + 7 * MIB + 9, FILLER, MIB - 9);
 	}
-	assert_int_equal(peerlane_gpu_free(ctx, mem), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, mem);
 }
 
 /* A write behind the end makes a hole before it; one across the end makes the file longer. */
@@ -174,8 +171,7 @@ static void growth(int flags, bool host)
 		free(mem);
 	else
 		assert_int_equal(peerlane_gpu_free(ctx, mem), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, zero), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, zero);
 }
 
 static void growth_modes(void **state)

@@ -25,8 +25,7 @@ static void close_all(void)
 {
 	assert_int_equal(sim_stats(ctx).in_flight, 0);
 	assert_int_equal(sim_stats(ctx).files, 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static void *reader(void *arg)

@@ -40,8 +40,7 @@ static void fd_unchanged(void **state)
 		assert_int_equal(fcntl(fd, F_GETFL), before);
 		close(fd);
 	}
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 /* The caller may close his descriptor, or use its number for another file. */
@@ -67,9 +66,7 @@ static void fd_closed_by_caller(void **state)
 	assert_int_equal(peerlane_write(file, gpu, BYTES, 0, 0), BYTES);
 	sim_assert_file(sim_path("mine"), 0, BYTES, 3);
 	sim_assert_file(sim_path("other"), 0, BYTES, 2);
-	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file, gpu);
 }
 
 /* Descriptors 0 to 2 are never taken: a program may have closed them. */
@@ -91,8 +88,7 @@ static void low_numbers_free(void **state)
 	close(in);
 	close(fd);
 	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(peerlane_file_close(file2), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file2, NULL);
 }
 
 /* All descriptors a file holds are closed on exec. */
@@ -117,8 +113,7 @@ static void not_inherited(void **state)
 		if (strstr(target, "peerlane") || strstr(target, "io_uring"))
 			assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	}
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static rlim_t leave_fds(unsigned int nr)
@@ -195,8 +190,7 @@ static void one_descriptor(int flags, unsigned int context_flags)
 	assert_int_equal(peerlane_file_close(file), 0);
 out:
 	free(host);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static void one_descriptor_plain(void **state)
@@ -233,8 +227,7 @@ static void no_descriptor_for_ring(void **state)
 	restore_fds(before);
 	assert_int_equal(n, BYTES);
 	sim_assert_gpu(ctx, gpu, BYTES, 0, 1);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 int main(void)

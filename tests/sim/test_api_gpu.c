@@ -63,8 +63,7 @@ static void memory(void **state)
 	sim_assert_error(-ENOMEM, "out of memory");
 	assert_int_equal(peerlane_gpu_alloc(ctx, 0, 1, &b), 0);
 	assert_int_equal(peerlane_gpu_free(ctx, a), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, b), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, b);
 }
 
 static void copies(void **state)
@@ -88,8 +87,7 @@ static void copies(void **state)
 	assert_int_equal(peerlane_gpu_copy(NULL, a, host, 1), -EINVAL);
 	assert_int_equal(peerlane_gpu_free(ctx, b), 0);
 	assert_int_equal(peerlane_gpu_copy(ctx, b, host, 1), -EFAULT);
-	assert_int_equal(peerlane_gpu_free(ctx, a), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, a);
 }
 
 static void limits(void **state)
@@ -173,8 +171,7 @@ static void faults(void **state)
 	assert_int_equal(peerlane_read(file, gpu, 100, 0), -EREMOTEIO);
 	assert_int_equal(peerlane_read(file, gpu, MIB, 0), MIB);
 	sim_assert_gpu(ctx, gpu, MIB, 0, 1);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 /* A copy that never ends is given up in time, and the context goes on when it can. */
@@ -205,8 +202,7 @@ static void hangs(const char *env)
 	assert_int_equal(sim_stats(ctx).in_flight, 0);
 	assert_int_equal(peerlane_gpu_free(ctx, in), 0);
 	assert_int_equal(peerlane_gpu_free(ctx, out), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static void hanging(void **state)

@@ -54,9 +54,7 @@ static void rig_open(struct rig *r, const char *env, unsigned int flags)
 
 static void rig_close(struct rig *r)
 {
-	assert_int_equal(peerlane_gpu_free(r->ctx, r->gpu), 0);
-	assert_int_equal(peerlane_file_close(r->file), 0);
-	peerlane_close(r->ctx);
+	sim_close(r->ctx, r->file, r->gpu);
 }
 
 static uint64_t placed(struct rig *r)

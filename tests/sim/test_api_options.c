@@ -249,8 +249,7 @@ static void log_levels(void **state)
 	assert_true(l.nr[1] >= 1);
 	assert_non_null(strstr(l.last, "pinned"));
 	assert_false(l.newline);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 	sim_env("");
 }
 
@@ -275,8 +274,7 @@ static void extremes(void **state)
 		gpu = sim_alloc(ctx, 5 * MIB + 3);
 		assert_int_equal(peerlane_read(file, gpu, 5 * MIB + 3, 0), 5 * MIB + 3);
 		sim_assert_gpu(ctx, gpu, 5 * MIB + 3, 0, 2);
-		assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-		peerlane_close(ctx);
+		sim_close(ctx, NULL, gpu);
 		opt.pool_bytes = 256 * MIB;
 		opt.slot_bytes = 16 * MIB;
 		opt.nr_threads = 256;

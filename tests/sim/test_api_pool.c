@@ -84,8 +84,7 @@ static void crowd(struct peerlane_options *opt, const char *env, size_t max_byte
 	assert_int_equal(st.read.ok, NR_THREADS * s.rounds);
 	assert_int_equal(st.write.ok, NR_THREADS * s.rounds);
 	assert_int_equal(peerlane_file_close(s.in), 0);
-	assert_int_equal(peerlane_file_close(s.out), 0);
-	peerlane_close(s.ctx);
+	sim_close(s.ctx, s.out, NULL);
 	alarm(0);
 }
 

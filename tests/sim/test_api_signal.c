@@ -65,8 +65,7 @@ static void transfer(const char *env, int file_flags, int sa_flags)
 	sim_assert_file(sim_path("out"), 0, BYTES, 1);
 	assert_true(nr_signals >= 4);
 	assert_int_equal(nr_elsewhere, 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static void interrupting(void **state)
@@ -130,8 +129,7 @@ static void waits(void **state)
 	sim_assert_gpu(ctx, gpu, 16 * MIB, 0, 2);
 	peerlane_batch_destroy(batch);
 	peerlane_gpu_stream_destroy(ctx, stream);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 /* A signal to the process while the program's own thread blocks it stays pending: no thread of
@@ -160,8 +158,7 @@ static void blocked(void **state)
 	assert_true(sigismember(&pending, SIGUSR1));
 	assert_int_equal(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
 	assert_int_equal(nr_signals, 1);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 int main(void)

@@ -21,9 +21,7 @@ static void open_all(const char *env, unsigned int flags, int file_flags)
 
 static void close_all(void)
 {
-	assert_int_equal(sim_stats(ctx).in_flight, 0);
-	assert_int_equal(peerlane_file_close(file), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file, NULL);
 }
 
 /* The pieces hold the pattern from @offset on, up to @bytes. */

@@ -86,8 +86,7 @@ static void large(const char *env, unsigned int nr_neighbours, bool host)
 	if (host)
 		free(mem);
 	else
-		assert_int_equal(peerlane_gpu_free(ctx, mem), 0);
-	peerlane_close(ctx);
+		sim_close(ctx, NULL, mem);
 }
 
 static void alone(void **state)

@@ -63,8 +63,7 @@ static void append(const char *env, int file_flags, unsigned int flags)
 	sim_assert_file(path, 0, (size_t)end, 1);
 	assert_int_equal(peerlane_read(file, gpu, 1000, 5), 1000);
 	sim_assert_gpu(ctx, gpu, 1000, 5, 1);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static void appending(void **state)
@@ -93,8 +92,7 @@ static void appending_vector(void **state)
 	assert_int_equal(peerlane_writev(file, iov, 2, 0, 0), 2 * BYTES);
 	sim_assert_file(path, 0, 2 * BYTES, 1);
 	free(host);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 /* What returned is on the device: nothing dirty is left. */
@@ -122,8 +120,7 @@ static void durable(const char *env, int file_flags, unsigned int flags, size_t 
 				 file_flags, flags, (long long)unwritten(path));
 		sim_assert_file(path, 0, bytes, 3);
 	}
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static void durable_flag(void **state)
@@ -184,8 +181,7 @@ static void durable_batch(void **state)
 	for (size_t i = 0; i < 8; i++)
 		sim_assert_file(path, io[i].offset, io[i].bytes, 4);
 	peerlane_batch_destroy(batch);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static void syncing(void **state)
@@ -204,8 +200,7 @@ static void syncing(void **state)
 	if (tells())
 		assert_int_equal(unwritten(path), 0);
 	sim_assert_file(path, 0, BYTES, 5);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 /* Writes into the page cache and around it, in turn, with common pages: no byte is lost. */
@@ -235,8 +230,7 @@ static void direct_beside_cached(void **state)
 	}
 	assert_int_equal(peerlane_write(direct, gpu, 2 * MIB, 0, 0), 2 * MIB);
 	sim_assert_file(path, 0, 2 * MIB, 6);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 int main(void)

@@ -28,9 +28,7 @@ static void close_all(void)
 	st = sim_stats(ctx);
 	assert_int_equal(st.in_flight, 0);
 	assert_int_equal(st.batches, 0);
-	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file, gpu);
 }
 
 static struct peerlane_io io_at(size_t at, size_t bytes, uintptr_t cookie)

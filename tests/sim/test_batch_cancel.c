@@ -44,9 +44,7 @@ static void close_all(void)
 	st = sim_stats(ctx);
 	assert_int_equal(st.in_flight, 0);
 	assert_int_equal(st.batches, 0);
-	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file, gpu);
 }
 
 /* Collects all events, checks each against the data, and gives back how many were cancelled. */

@@ -23,10 +23,7 @@ static void open_all(const char *env, unsigned int timeout_ms)
 
 static void close_all(void)
 {
-	assert_int_equal(sim_stats(ctx).in_flight, 0);
-	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file, gpu);
 }
 
 static void refusals(void **state)

@@ -18,9 +18,7 @@ static void open_all(const char *env, unsigned int flags, int file_flags)
 
 static void close_all(void)
 {
-	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file, gpu);
 }
 
 /* Asks, and looks at what must hold in every answer. */

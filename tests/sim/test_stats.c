@@ -20,9 +20,7 @@ static void open_all(const char *env, unsigned int flags)
 
 static void close_all(void)
 {
-	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, file, gpu);
 }
 
 static uint64_t sum(const uint64_t *v, unsigned int nr)

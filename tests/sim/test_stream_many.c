@@ -50,9 +50,7 @@ static void many_streams(const char *env)
 		peerlane_gpu_stream_destroy(ctx, streams[s]);
 	}
 	sim_assert_file(sim_path("out"), 0, NR_STREAMS * DEPTH * EACH, 1);
-	assert_int_equal(sim_stats(ctx).in_flight, 0);
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 static void many(void **state)
@@ -91,8 +89,7 @@ static void come_and_go(void **state)
 			assert_int_equal(results[i], 4096);
 		}
 	}
-	assert_int_equal(peerlane_gpu_free(ctx, gpu), 0);
-	peerlane_close(ctx);
+	sim_close(ctx, NULL, gpu);
 }
 
 /* Two threads queue on one stream: both are done, one after the other. */
