@@ -199,6 +199,21 @@ def raw_rates(bench, full):
     return raw
 
 
+def bare_loop(bench):
+    """What threads without an engine make of 1 MiB calls: cores and memory set this limit."""
+    command = [f"{bench.build}/bench/bare", "--file", bench.file, "--repeat", str(bench.args.repeat)]
+    p = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                       timeout=bench.args.timeout, check=False)
+    best = {}
+    for line in p.stdout.splitlines():
+        d = json.loads(line)
+        bench.keep("bare", d)
+        best[d["threads"]] = max(best.get(d["threads"], 0), d["gbps"])
+    if best:
+        print("  bare loop of pread and copy, 1 MiB calls: "
+              + ", ".join(f"{t} threads {v:.2f}" for t, v in best.items()) + " GB/s", flush=True)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("--dir", help="where the file goes (default: a temporary folder in /var/tmp)")
@@ -227,6 +242,8 @@ def main():
     if not limits:
         sys.exit("no GPU here: see bench/sim.py")
     raw = {} if args.only else raw_rates(bench, args.bytes)
+    if not args.only:
+        bare_loop(bench)
     print(f"\n{'op':6}{'shape':32}{'GB/s':>7} {'ops/s':>9} {'p50 us':>10} {'CPU/GB':>7} {'cuFile':>7}"
           f" {'/limit':>6} {'/peer':>6} {'/raw':>6}  {'path':9}{'':8} asked for")
     for row in rows(args.bytes):
