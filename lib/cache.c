@@ -27,13 +27,14 @@ struct counts {
 };
 
 /* Linux 6.5. Newer ones answer only to owners and writers of the file. */
-static int64_t by_cachestat(int fd, off_t offset, size_t bytes)
+static int64_t by_cachestat(int fd, off_t offset, size_t bytes, int64_t *dirty)
 {
 	struct range r = { .off = (uint64_t)offset, .len = bytes };
 	struct counts c;
 
 	if (syscall(SYS_cachestat, fd, &r, &c, 0))
 		return -1;
+	*dirty = (int64_t)(c.dirty * PAGE);
 	return (int64_t)(c.cache * PAGE);
 }
 
@@ -83,13 +84,22 @@ static int64_t by_nowait(int fd, off_t offset, size_t bytes)
 	return got < 0 && errno == EAGAIN ? 0 : -1;
 }
 
-int64_t pl_cache_resident(int fd, off_t offset, size_t bytes)
+int64_t pl_cache_look(int fd, off_t offset, size_t bytes, int64_t *dirty)
 {
-	int64_t in = by_cachestat(fd, offset, bytes);
+	int64_t in;
 
+	*dirty = -1;
+	in = by_cachestat(fd, offset, bytes, dirty);
 	if (in < 0)
 		in = by_mincore(fd, offset, bytes);
 	if (in < 0)
 		in = by_nowait(fd, offset, bytes);
 	return in > (int64_t)bytes ? (int64_t)bytes : in;
+}
+
+int64_t pl_cache_resident(int fd, off_t offset, size_t bytes)
+{
+	int64_t dirty;
+
+	return pl_cache_look(fd, offset, bytes, &dirty);
 }

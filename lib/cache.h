@@ -9,5 +9,8 @@
 /* Bytes of [offset, offset + bytes) in the page cache (a guess where the kernel only answers for
  * one byte); -1 if it does not tell. @fd must be open for reading through the page cache. */
 int64_t pl_cache_resident(int fd, off_t offset, size_t bytes);
+/* The same, and in @dirty how much of that waits to be written back; -1 if the kernel does not
+ * tell. */
+int64_t pl_cache_look(int fd, off_t offset, size_t bytes, int64_t *dirty);
 
 #endif

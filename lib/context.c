@@ -16,7 +16,7 @@
 #define MIB (1024ul * 1024)
 #define KNOWN_FLAGS                                                                                \
 	(PEERLANE_NO_IO_URING | PEERLANE_NO_IN_PLACE | PEERLANE_NO_DIRECT | PEERLANE_NO_MAPPED |   \
-	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS | PEERLANE_NO_AHEAD)
+	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS | PEERLANE_NO_MAPPED_WRITE | PEERLANE_NO_AHEAD)
 
 uint64_t pl_now_ns(void)
 {
@@ -56,9 +56,13 @@ static const struct {
 	const char *word;
 	unsigned int flag;
 } flag_words[] = {
-	{ "no-io-uring", PEERLANE_NO_IO_URING }, { "no-in-place", PEERLANE_NO_IN_PLACE },
-	{ "no-direct", PEERLANE_NO_DIRECT },	 { "no-mapped", PEERLANE_NO_MAPPED },
-	{ "save-cpu", PEERLANE_SAVE_CPU },	 { "no-kernels", PEERLANE_NO_KERNELS },
+	{ "no-io-uring", PEERLANE_NO_IO_URING },
+	{ "no-in-place", PEERLANE_NO_IN_PLACE },
+	{ "no-direct", PEERLANE_NO_DIRECT },
+	{ "no-mapped", PEERLANE_NO_MAPPED },
+	{ "save-cpu", PEERLANE_SAVE_CPU },
+	{ "no-kernels", PEERLANE_NO_KERNELS },
+	{ "no-mapped-write", PEERLANE_NO_MAPPED_WRITE },
 	{ "no-ahead", PEERLANE_NO_AHEAD },
 };
 

@@ -203,7 +203,9 @@ static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane
 	f->append = flags & O_APPEND;
 	f->durable = flags & O_DSYNC;
 	f->want_direct = flags & O_DIRECT;
-	f->mapped_write = mode == O_RDWR && !f->append && !f->block && !f->durable;
+	f->mapped_write = mode == O_RDWR && !f->append && !f->block && !f->durable &&
+			  !f->want_direct && !(ctx->opt.flags & PEERLANE_NO_MAPPED_WRITE) &&
+			  pl_wmap_possible(fd, f->magic);
 	if (f->want_direct) {
 		f->fd_direct = fd;
 		f->fd = reopen(fd, name, flags, false, why, sizeof(why));
@@ -225,6 +227,7 @@ static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane
 			f->fd_direct = -1;
 		}
 	}
+	pl_wmaps_init(&f->wmaps);
 	pthread_mutex_lock(&ctx->files_lock);
 	f->next = ctx->files;
 	ctx->files = f;
@@ -313,6 +316,7 @@ void pl_file_put(struct peerlane_file *f)
 
 static void close_fds(struct peerlane_file *f)
 {
+	pl_wmaps_fini(&f->wmaps, !*f->ctx->alive);
 	if (f->fd >= 0)
 		close(f->fd);
 	if (f->fd_direct >= 0)
@@ -400,9 +404,10 @@ void pl_files_fini(struct peerlane *ctx)
 			struct peerlane_file *f = lists[i];
 
 			lists[i] = f->next;
-			if (i == 0)
+			if (!i) {
 				pl_ahead_fini(f);
-			close_fds(f);
+				close_fds(f);
+			}
 			free(f);
 		}
 	}

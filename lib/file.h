@@ -7,6 +7,7 @@
 #define PL_FILE_H
 
 #include "ahead.h"
+#include "wmap.h"
 
 #include <peerlane/peerlane.h>
 #include <stdbool.h>
@@ -29,13 +30,14 @@ struct peerlane_file {
 	bool durable;	     /* opened with O_SYNC or O_DSYNC */
 	bool want_direct;    /* the caller opened it with O_DIRECT */
 	bool block;	     /* a block device */
-	bool mapped_write;   /* mmap for writing is possible (open for both, regular) */
+	bool mapped_write;   /* may be written through a mapping, see wmap.h */
 	unsigned int align;  /* of offsets and memory for O_DIRECT; a power of two */
 	unsigned long magic; /* statfs f_type */
 	dev_t dev;
 	ino_t ino;
 	struct pl_ahead ahead;
 	char direct_why[160]; /* why fd_direct is -1 */
+	struct pl_wmaps wmaps;
 };
 
 /* Takes a reference for one request. -EBADF when closed or not open for @op. */

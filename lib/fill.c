@@ -4,7 +4,6 @@
 #include "context.h"
 #include "job.h"
 #include "nt_copy.h"
-#include "wmap.h"
 
 #include <errno.h>
 #include <sys/uio.h>
@@ -70,6 +69,8 @@ static void plan_common(struct pl_job *job, unsigned int u, struct pl_fill *f)
 	f->span = f->bytes;
 	f->path = seg->host ? PEERLANE_PATH_MAPPED : PEERLANE_PATH_COPY;
 	f->durable = seg->op->flags & PEERLANE_DURABLE;
+	f->may_map = !f->durable && !seg->op->plain_write;
+	f->mapped = 0;
 }
 
 static void make_direct(struct pl_fill *f)
@@ -99,7 +100,8 @@ void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *f)
 bool pl_fill_join(struct pl_fill *f, const struct pl_fill *next)
 {
 	if (f->direct || next->direct || f->file != next->file || f->durable != next->durable ||
-	    f->mem + f->bytes != next->mem || f->offset + (off_t)f->bytes != next->offset)
+	    f->may_map != next->may_map || f->mem + f->bytes != next->mem ||
+	    f->offset + (off_t)f->bytes != next->offset)
 		return false;
 	f->bytes += next->bytes;
 	f->span += next->bytes;
@@ -190,14 +192,15 @@ static size_t write_plain(int fd, const struct pl_fill *f, size_t got, int *err)
 	return got;
 }
 
-static size_t write_unit(struct pl_job *job, const struct pl_fill *f, size_t got, int *err)
+static size_t write_unit(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
 {
 	if (f->direct) {
 		got = write_plain(f->file->fd_direct, f, got, err);
 		if (*err != -EINVAL || f->file->fd < 0)
 			return got;
-	} else if (!got && job->wmap && !f->durable) {
-		got = pl_wmap_write(job->wmap, f->mem, f->bytes, f->offset);
+	} else if (!got && f->may_map && f->file->mapped_write) {
+		got = f->mapped = pl_wmap_write(f->file, f->mem, f->bytes, f->offset);
+		pl_stat_add(&pl_ctx_stats(job->ctx)->mapped_write_bytes, got);
 	}
 	if (f->file->fd < 0) {
 		*err = -EINVAL;
@@ -206,7 +209,7 @@ static size_t write_unit(struct pl_job *job, const struct pl_fill *f, size_t got
 	return write_plain(f->file->fd, f, got, err);
 }
 
-size_t pl_fill_sync(struct pl_job *job, const struct pl_fill *f, size_t got, int *err)
+size_t pl_fill_sync(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
 {
 	if (job->op == PEERLANE_WRITE)
 		return write_unit(job, f, got, err);

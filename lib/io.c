@@ -334,7 +334,10 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 			struct pl_seg *segs, struct pl_buffer **bufs)
 {
 	struct peerlane *ctx = file->ctx;
-	struct pl_op op = { .file = file, .asked = bytes, .bytes = bytes };
+	struct pl_op op = { .file = file,
+			    .asked = bytes,
+			    .bytes = bytes,
+			    .plain_write = flags & PEERLANE_DURABLE };
 	unsigned int nr;
 	ssize_t n;
 	int err;

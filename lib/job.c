@@ -4,7 +4,6 @@
 
 #include "cache.h"
 #include "context.h"
-#include "wmap.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,6 +19,10 @@
 /* See choose_unit(). */
 #define LARGE_BYTES (64ul << 20)
 #define MANY_THREADS 10u
+/* Writes through a mapping: from what size on threads share one, and in what pieces. */
+#define SHARED_MIN_BYTES (256 * KIB)
+#define SHARED_UNIT (128 * KIB)
+#define SHARED_PARTS 128
 #define PAST_CACHE_UNIT (128 * KIB)
 #define MAX_MIN_RUN (1024 * KIB)
 #define LAG_RUN (8192 * KIB)
@@ -65,6 +68,21 @@ static bool starts_cold(const struct pl_job *job)
 	return pl_cache_resident(f->fd, seg->offset, look) < (int64_t)look / 2;
 }
 
+/* Whether a write is for several threads: nearly all of it goes through a mapping of the file. Of
+ * a batch the first request speaks for the others. */
+static bool shares_write(const struct pl_job *job, const struct shape *s)
+{
+	const struct pl_seg *seg = &job->segs[0];
+	size_t bytes = job->nr_ops == 1 ? s->total : seg->bytes;
+
+	if (job->op != PEERLANE_WRITE || job->ordered || !job->nr_segs ||
+	    (seg->op->flags & PEERLANE_DURABLE) || seg->op->plain_write)
+		return false;
+	if (job->nr_ops == 1 && bytes < SHARED_MIN_BYTES)
+		return false;
+	return pl_wmap_fits(seg->op->file, seg->offset, bytes);
+}
+
 /* Threads that will work on the job, if the others are as busy as now. */
 static unsigned int fair_share(const struct pl_job *job)
 {
@@ -89,7 +107,12 @@ static void choose_unit(struct pl_job *job, const struct shape *s)
 		job->stride = ((s->longest + job->grain - 1) & ~(job->grain - 1)) + 2 * job->grain;
 		return;
 	}
-	if (job->op == PEERLANE_WRITE) {
+	if (job->mapped) {
+		want = s->total / SHARED_PARTS > SHARED_UNIT ? s->total / SHARED_PARTS
+							     : SHARED_UNIT;
+		/* Two copies at least, so that the second passes beside the file side. */
+		job->write_run = s->total / 2 < MAX_MIN_RUN ? s->total / 2 : MAX_MIN_RUN;
+	} else if (job->op == PEERLANE_WRITE) {
 		want = s->total / (job->segs[0].op->file->want_direct ? 2 : 16);
 		job->write_run = threads < job->ctx->opt.nr_threads / 2 ? MAX_MIN_RUN : 0;
 	} else if (starts_cold(job)) {
@@ -168,7 +191,7 @@ static unsigned int helpers(const struct pl_job *job)
 	if (job->ordered || job->nr_units < 2)
 		return 0;
 	/* Plain writes to one file queue up at its lock: help only makes the queue longer. */
-	if (job->op == PEERLANE_WRITE && job->nr_ops == 1 && !job->wmap &&
+	if (job->op == PEERLANE_WRITE && job->nr_ops == 1 && !job->mapped &&
 	    !(job->segs[0].op->file->want_direct && job->ctx->ring_why))
 		return 0;
 	share = job->small ? (job->nr_units + 15) / 16 : (job->nr_units + 1) / 2;
@@ -199,12 +222,11 @@ int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, s
 			job->grain = ops[i].file->align;
 	}
 	shape = measure(job);
+	job->mapped = shares_write(job, &shape);
 	choose_unit(job, &shape);
 	err = make_units(job);
 	if (err)
 		return pl_fail(err, "no memory to plan the request");
-	if (op == PEERLANE_WRITE && nr_ops == 1 && nr_segs && !job->small && !job->ordered)
-		job->wmap = pl_wmap_create(ops[0].file, segs[0].offset, shape.total);
 	job->max_helpers = helpers(job);
 	pl_lock_init(&job->lock);
 	pthread_condattr_init(&attr);
@@ -216,7 +238,6 @@ int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, s
 
 void pl_job_fini(struct pl_job *job)
 {
-	pl_wmap_destroy(job->wmap);
 	if (job->units != job->units_inline)
 		free(job->units);
 	if (job->slots != job->slots_inline)
@@ -291,6 +312,9 @@ void pl_job_run(struct pl_job *job)
 		pl_party_run(job, true);
 		pl_crew_dismiss(job->ctx, &job->crew);
 	}
+	/* Requests of a batch have done it before they were reported. */
+	if (job->touch.file && job->nr_ops == 1)
+		pl_wmap_touch(&job->touch);
 	if (job->lane) {
 		drop_failed_queues(job);
 		pl_lane_release(job->ctx, job->lane);

@@ -18,7 +18,6 @@
 #include "worker.h"
 
 struct pl_job;
-struct pl_wmap;
 
 /* One request and its outcome. The fields below the line are guarded by the job's lock. */
 struct pl_op {
@@ -26,6 +25,7 @@ struct pl_op {
 	size_t asked;	    /* bytes the caller asked for */
 	size_t bytes;	    /* the same, cut at the end of the file for reads */
 	unsigned int flags; /* PEERLANE_DURABLE: each write of it is */
+	bool plain_write;   /* never by mapping */
 	uint64_t start_ns;
 	void (*done)(struct pl_job *job, struct pl_op *op); /* lock held; may be NULL */
 	void *arg;
@@ -101,7 +101,7 @@ struct pl_job {
 	size_t write_run; /* bytes of a write's next run: the first are short, to start the file side */
 	size_t min_run; /* copies shorter than this wait for more, as long as more is coming */
 	bool called;	/* helpers were called; only the thread that runs the job touches it */
-	struct pl_wmap *wmap; /* for writes into the page cache by mapping; NULL: not done */
+	bool mapped; /* a write that threads share, since it goes through a mapping of the file */
 
 	pthread_mutex_t lock; /* guards all below, the slots, and the lower half of the ops */
 	pthread_cond_t moved; /* a slot came free or the job ended */
@@ -119,6 +119,7 @@ struct pl_job {
 	bool cancelled;
 	int gpu_err, gpu_cuda; /* a mark failed: no more copies are made */
 	uint64_t moved_ns;     /* when anything last went forward */
+	struct pl_touch touch; /* of the last unit that went through a mapping */
 
 	struct pl_unit units_inline[PL_JOB_INLINE];
 	struct pl_slot slots_inline[PL_JOB_INLINE];
@@ -147,7 +148,7 @@ void pl_party_run(struct pl_job *job, bool owner);
 
 /* --- fill.c: the file side of one unit --- */
 struct pl_fill {
-	const struct peerlane_file *file;
+	struct peerlane_file *file;
 	char *mem;    /* where the unit's first byte is or goes */
 	off_t offset; /* of the unit in the file */
 	size_t bytes;
@@ -155,7 +156,9 @@ struct pl_fill {
 	unsigned int before; /* then it starts this much earlier, */
 	size_t span;	     /* and is this long, to be aligned */
 	enum peerlane_path path;
-	bool durable; /* RWF_DSYNC */
+	bool durable;  /* RWF_DSYNC */
+	bool may_map;  /* a write that may go through a mapping of the file */
+	size_t mapped; /* bytes from the start that did */
 };
 
 /* Where the bytes of unit @u sit in its slot. */
@@ -167,7 +170,7 @@ void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *fil
 /* Joins the write of unit @u, planned as @next, to @fill if both go the plain way and touch. */
 bool pl_fill_join(struct pl_fill *fill, const struct pl_fill *next);
 /* Does the rest of a unit of which @got bytes are done. Sets *@err; returns the bytes done. */
-size_t pl_fill_sync(struct pl_job *job, const struct pl_fill *fill, size_t got, int *err);
+size_t pl_fill_sync(struct pl_job *job, struct pl_fill *fill, size_t got, int *err);
 /* What a whole direct request's result says of the unit. */
 size_t pl_fill_got(const struct pl_fill *fill, size_t result);
 

@@ -36,12 +36,23 @@ static void share_out(struct pl_job *job, const unsigned int *list, unsigned int
 	}
 }
 
+/* @fill went through a mapping: its file is to be touched. */
+static void note_touch(struct pl_job *job, struct pl_touch *touch, const struct pl_fill *fill)
+{
+	if (touch->file && touch->file != fill->file && job->nr_ops > 1)
+		pl_wmap_touch(touch);
+	*touch = (struct pl_touch){ .file = fill->file,
+				    .at = fill->offset + (off_t)fill->mapped - 1,
+				    .byte = fill->mem[fill->mapped - 1] };
+}
+
 /* The file side of the units in @list, planned in @fills, one after the other, without the lock;
  * neighbours of a write go as one. */
 static void fill_list(struct pl_job *job, const unsigned int *list, struct pl_fill *fills,
 		      unsigned int n)
 {
 	struct outcome out[PL_TAKE];
+	struct pl_touch touch = { .file = NULL };
 	unsigned int i = 0, k;
 	size_t got;
 	int err;
@@ -54,9 +65,16 @@ static void fill_list(struct pl_job *job, const unsigned int *list, struct pl_fi
 				break;
 		got = pl_fill_sync(job, fill, 0, &err);
 		share_out(job, list + i, k - i, got, err, fill->path, out + i);
+		if (fill->mapped)
+			note_touch(job, &touch, fill);
 		i = k;
 	}
+	/* One request's file is touched once at its end; but those of a batch end in here. */
+	if (touch.file && job->nr_ops > 1)
+		pl_wmap_touch(&touch);
 	pthread_mutex_lock(&job->lock);
+	if (touch.file)
+		job->touch = touch;
 	for (i = 0; i < n; i++)
 		pl_pipe_filled(job, list[i], out[i].path, out[i].got, out[i].err);
 	pl_pipe_issue(job);
@@ -282,6 +300,12 @@ static void run_owner(struct pl_job *job)
 
 	pthread_mutex_lock(&job->lock);
 	job->moved_ns = pl_now_ns();
+	/* Helpers of a write come while its first copy is on the way. */
+	if (job->mapped && !job->small && pl_pipe_issue(job)) {
+		pthread_mutex_unlock(&job->lock);
+		call_helpers(job);
+		pthread_mutex_lock(&job->lock);
+	}
 	while (job->finished < job->nr_units) {
 		/* With a full ring nothing more is taken: it would have to be done by waiting. */
 		n = o.ring && pl_ring_full(o.ring) ? 0 : pl_pipe_take(job, list);

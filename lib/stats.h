@@ -9,7 +9,7 @@
 #include <peerlane/peerlane.h>
 
 #define PL_STATS_MAGIC "PLSTATS"
-#define PL_STATS_VERSION 1u
+#define PL_STATS_VERSION 2u
 #define PL_STATS_MEMFD "peerlane-stats"
 
 /* What the memfd holds. Counters are updated with relaxed atomics; a reader sees each whole. */

@@ -1,168 +1,273 @@
 // SPDX-License-Identifier: MIT
-/* Writes by mapping: windows of the file, mapped by the first that needs one, unmapped by the last. */
+/* Writes by mapping: windows of the file, mapped when first needed and kept with its handle. */
 #include "wmap.h"
 
 #include "cache.h"
+#include "file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
-#define WINDOW (64ul << 20)
-/* Below this a plain write is over before a mapping is made. */
-#define MIN_BYTES (8ul << 20)
+#define PAGE 4096l
+/* Where windows begin, and the most one covers. */
+#define WINDOW (16l << 30)
+#define MIN_WINDOW (2l << 20)
+/* A window makes room for another part of the file only after this much was written, in it or
+ * past it: mapping and unmapping must stay rare. */
+#define WORTH_BYTES (64ul << 20)
+/* The largest folio there is likely to be. */
+#define FOLIO (2l << 20)
+/* Over pages that were written back, shorter ones are faster the plain way. */
+#define MIN_CLEAN (64ul << 10)
+/* Where the times cannot be set each write costs a plain one, so shorter ones are plain ones. */
+#define MIN_WITHOUT_TIMES (64ul << 10)
 
-struct window {
-	char *map;
-	size_t left; /* bytes still to pass; unmapped at 0 */
-	bool failed;
-};
-
+/* A mapped window. */
 struct pl_wmap {
-	int fd;
-	off_t start;	      /* of the first window: aligned to WINDOW */
-	off_t from, to;	      /* the range that is mapped, inside the file and page aligned */
-	pthread_mutex_t lock; /* guards the windows */
-	unsigned int nr;
-	struct window windows[];
+	unsigned int users; /* one is the file; atomic */
+	char *map;
+	off_t start;
+	size_t bytes;
+	size_t passed; /* see WORTH_BYTES; under the lock of the file's mappings */
 };
 
-/* File systems whose pages are ordinary page cache, shared with write(2). */
-static bool fs_fits(unsigned long magic)
+void pl_wmaps_init(struct pl_wmaps *maps)
 {
-	return magic == EXT4_SUPER_MAGIC || magic == 0x58465342 || magic == BTRFS_SUPER_MAGIC ||
-	       magic == TMPFS_MAGIC;
+	pthread_mutex_init(&maps->lock, NULL);
 }
 
-struct pl_wmap *pl_wmap_create(const struct peerlane_file *file, off_t offset, size_t bytes)
+static void put(struct pl_wmap *w)
 {
-	int64_t size;
-	off_t from = (offset + 4095) & ~4095l, to = offset + (off_t)bytes;
-	struct pl_wmap *w;
-	unsigned int nr;
-
-	if (bytes < MIN_BYTES || !file->mapped_write || file->want_direct || file->fd < 0 ||
-	    !fs_fits(file->magic))
-		return NULL;
-	size = pl_file_size(file);
-	if (to > size)
-		to = size;
-	to &= ~4095l;
-	if (to - from < (off_t)MIN_BYTES)
-		return NULL;
-	/* A page that is not in memory would be read from the disk first only to be overwritten. */
-	if (pl_cache_resident(file->fd, from, (size_t)(to - from)) < (to - from) / 64 * 63)
-		return NULL;
-	nr = (unsigned int)((to - (from & ~(off_t)(WINDOW - 1)) + (off_t)WINDOW - 1) /
-			    (off_t)WINDOW);
-	w = calloc(1, sizeof(*w) + nr * sizeof(w->windows[0]));
-	if (!w)
-		return NULL;
-	w->fd = file->fd;
-	w->start = from & ~(off_t)(WINDOW - 1);
-	w->from = from;
-	w->to = to;
-	w->nr = nr;
-	for (unsigned int i = 0; i < nr; i++) {
-		off_t a = w->start + (off_t)(i * WINDOW), b = a + (off_t)WINDOW;
-
-		w->windows[i].left = (size_t)((b < to ? b : to) - (a > from ? a : from));
-	}
-	pthread_mutex_init(&w->lock, NULL);
-	return w;
-}
-
-static size_t window_bytes(const struct pl_wmap *w, unsigned int i)
-{
-	off_t a = w->start + (off_t)(i * WINDOW);
-
-	return (size_t)(w->to - a) < WINDOW ? (size_t)(w->to - a) : WINDOW;
-}
-
-void pl_wmap_destroy(struct pl_wmap *w)
-{
-	if (!w)
+	if (!w || __atomic_sub_fetch(&w->users, 1, __ATOMIC_ACQ_REL))
 		return;
-	for (unsigned int i = 0; i < w->nr; i++)
-		if (w->windows[i].map)
-			munmap(w->windows[i].map, window_bytes(w, i));
-	pthread_mutex_destroy(&w->lock);
+	munmap(w->map, w->bytes);
 	free(w);
 }
 
-static char *window_get(struct pl_wmap *w, unsigned int i)
+void pl_wmaps_fini(struct pl_wmaps *maps, bool forked)
 {
-	struct window *win = &w->windows[i];
-	void *map;
-
-	pthread_mutex_lock(&w->lock);
-	if (!win->map && !win->failed) {
-		map = mmap(NULL, window_bytes(w, i), PROT_READ | PROT_WRITE, MAP_SHARED, w->fd,
-			   w->start + (off_t)(i * WINDOW));
-		win->failed = map == MAP_FAILED;
-		win->map = win->failed ? NULL : map;
+	for (int i = 0; i < PL_WMAPS; i++) {
+		if (forked)
+			free(maps->list[i]);
+		else
+			put(maps->list[i]);
+		maps->list[i] = NULL;
 	}
-	map = win->map;
-	pthread_mutex_unlock(&w->lock);
-	return map;
+	pthread_mutex_destroy(&maps->lock);
 }
 
-/* @bytes of the window have passed, written or not. */
-static void window_pass(struct pl_wmap *w, unsigned int i, size_t bytes)
+bool pl_wmap_possible(int fd, unsigned long magic)
 {
-	struct window *win = &w->windows[i];
-	char *map = NULL;
+	int seals;
 
-	pthread_mutex_lock(&w->lock);
-	win->left -= bytes;
-	if (!win->left) {
-		map = win->map;
-		win->map = NULL;
-		win->failed = true;
-	}
-	pthread_mutex_unlock(&w->lock);
-	if (map)
-		munmap(map, window_bytes(w, i));
+	/* File systems whose pages are ordinary page cache, shared with write(2). */
+	if (magic != EXT4_SUPER_MAGIC && magic != 0x58465342 && magic != BTRFS_SUPER_MAGIC &&
+	    magic != TMPFS_MAGIC)
+		return false;
+	/* A memfd that may still be sealed could not be while it is mapped. */
+	seals = fcntl(fd, F_GET_SEALS);
+	return seals < 0 || (seals & F_SEAL_SEAL);
 }
 
-/* The part of a write that lies in window @i. Returns the bytes written. */
-static size_t write_window(struct pl_wmap *w, unsigned int i, const void *mem, off_t from, off_t to)
+/* Whether write(2) would take privileges away from the file. */
+static bool privileged(int fd, const struct stat *sb)
 {
-	char *map = window_get(w, i);
-	struct iovec dst, src;
-	ssize_t n = 0;
+	if (sb->st_mode & (S_ISUID | S_ISGID))
+		return true;
+	return (sb->st_mode & 0111) && fgetxattr(fd, "security.capability", NULL, 0) >= 0;
+}
 
-	if (map) {
-		dst.iov_base = map + (from - w->start - (off_t)(i * WINDOW));
-		src.iov_base = (void *)(uintptr_t)mem;
-		dst.iov_len = src.iov_len = (size_t)(to - from);
-		n = process_vm_readv(getpid(), &dst, 1, &src, 1, 0);
+/* Whether [offset, end) is in the file as it is now. Sets its size. */
+static bool inside(struct peerlane_file *f, off_t end, off_t *size)
+{
+	struct stat sb;
+
+	if (!f->mapped_write || __atomic_load_n(&f->wmaps.refused, __ATOMIC_RELAXED) ||
+	    fstat(f->fd, &sb) || end > sb.st_size || privileged(f->fd, &sb))
+		return false;
+	*size = sb.st_size;
+	return true;
+}
+
+/* Bytes of the pages of [offset, end) that are not in memory, and of those that are but are not
+ * dirty. */
+static void look(struct peerlane_file *f, off_t offset, off_t end, int64_t *absent, int64_t *clean)
+{
+	off_t a = offset & -PAGE, b = (end + PAGE - 1) & -PAGE;
+	int64_t dirty, in = pl_cache_look(f->fd, a, (size_t)(b - a), &dirty);
+
+	*absent = in < 0 ? b - a : b - a - in;
+	/* Pages of tmpfs are never written back, and never said to be dirty. */
+	*clean = f->magic == TMPFS_MAGIC ? 0 : b - a - *absent - (dirty < 0 ? 0 : dirty);
+}
+
+bool pl_wmap_fits(struct peerlane_file *f, off_t offset, size_t bytes)
+{
+	off_t end = offset + (off_t)bytes, size;
+	int64_t absent, clean;
+
+	if (!inside(f, end, &size))
+		return false;
+	look(f, offset, end, &absent, &clean);
+	return absent <= (int64_t)bytes / 64;
+}
+
+/* A limit that a mapping would use up for the program, or that it would get around. */
+static bool limited(void)
+{
+	struct rlimit as, fsize;
+
+	return getrlimit(RLIMIT_AS, &as) || as.rlim_cur != RLIM_INFINITY ||
+	       getrlimit(RLIMIT_FSIZE, &fsize) || fsize.rlim_cur != RLIM_INFINITY;
+}
+
+static struct pl_wmap *map(int fd, off_t start, off_t size)
+{
+	struct pl_wmap *w = calloc(1, sizeof(*w));
+	off_t bytes = MIN_WINDOW;
+	void *p;
+
+	if (!w)
+		return NULL;
+	/* Doubling: a file that grows is not mapped anew for every piece. */
+	while (bytes < WINDOW && bytes < size - start)
+		bytes *= 2;
+	/* In a program that locks all its memory the mapping must not bring in the file: nothing
+	 * is brought in for PROT_NONE. */
+	p = mmap(NULL, (size_t)bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, start);
+	if (p == MAP_FAILED)
+		goto err_free;
+	munlock(p, (size_t)bytes);
+	madvise(p, (size_t)bytes, MADV_DONTDUMP);
+	/* A child would keep the pages, and need not. */
+	if (madvise(p, (size_t)bytes, MADV_DONTFORK) ||
+	    mprotect(p, (size_t)bytes, PROT_READ | PROT_WRITE))
+		goto err_unmap;
+	w->users = 1;
+	w->map = p;
+	w->start = start;
+	w->bytes = (size_t)bytes;
+	return w;
+
+err_unmap:
+	munmap(p, (size_t)bytes);
+err_free:
+	free(w);
+	return NULL;
+}
+
+/* Whether @w may make room for another window. */
+static bool worn(const struct pl_wmap *w, off_t start)
+{
+	return !w || w->start == start || w->passed >= WORTH_BYTES;
+}
+
+/* The window with [offset, end), which lies in the file of @size; with @make it is mapped if it
+ * is not. NULL: not to be had now. */
+static struct pl_wmap *get(struct peerlane_file *f, off_t offset, off_t end, off_t size, bool make)
+{
+	off_t start = offset & -WINDOW;
+	struct pl_wmap **at = &f->wmaps.list[offset / WINDOW % PL_WMAPS], *w, *old = NULL;
+
+	pthread_mutex_lock(&f->wmaps.lock);
+	w = *at;
+	if (w)
+		w->passed += (size_t)(end - offset);
+	if (!w || w->start != start || end > start + (off_t)w->bytes) {
+		old = w;
+		w = make && worn(old, start) && !limited() ? map(f->fd, start, size) : NULL;
+		if (w)
+			*at = w;
+		else
+			old = NULL;
 	}
-	window_pass(w, i, (size_t)(to - from));
+	if (w)
+		__atomic_fetch_add(&w->users, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&f->wmaps.lock);
+	put(old);
+	return w;
+}
+
+/*
+ * Writing back protects pages where they are mapped. Each would then cost a fault of its own, and
+ * ext4 looks at the whole folio in each: for 1 MiB seven times a plain write. Where a folio is not
+ * mapped at all, one fault maps it whole. So what is not dirty is taken out of the mapping, before
+ * whoever writes it makes it dirty and this can no longer be seen.
+ */
+static void unprotect(struct pl_wmap *w, off_t offset, off_t end)
+{
+	off_t a = (offset - w->start) & -FOLIO, b = (end - w->start + FOLIO - 1) & -FOLIO;
+
+	if (b > (off_t)w->bytes)
+		b = (off_t)w->bytes;
+	madvise(w->map + a, (size_t)(b - a), MADV_DONTNEED);
+}
+
+static size_t copy(struct peerlane_file *f, struct pl_wmap *w, const void *mem, off_t offset,
+		   off_t end)
+{
+	struct iovec dst = { .iov_base = w->map + (offset - w->start),
+			     .iov_len = (size_t)(end - offset) };
+	struct iovec src = { .iov_base = (void *)(uintptr_t)mem,
+			     .iov_len = (size_t)(end - offset) };
+	ssize_t n = process_vm_readv(getpid(), &dst, 1, &src, 1, 0);
+
+	if (n < 0 && (errno == EPERM || errno == ENOSYS))
+		__atomic_store_n(&f->wmaps.refused, true, __ATOMIC_RELAXED);
 	return n > 0 ? (size_t)n : 0;
 }
 
-size_t pl_wmap_write(struct pl_wmap *w, const void *mem, size_t bytes, off_t offset)
+size_t pl_wmap_write(struct peerlane_file *f, const void *mem, size_t bytes, off_t offset)
 {
-	off_t at = offset, to = offset + (off_t)bytes < w->to ? offset + (off_t)bytes : w->to;
-	size_t done;
+	off_t end = offset + (off_t)bytes, size;
+	int64_t absent, clean;
+	struct pl_wmap *w;
+	size_t n = 0;
+	bool take;
 
-	/* What lies before the mapped range is for the caller, and so all after it. */
-	if (offset < w->from)
+	if (!bytes || (bytes < MIN_WITHOUT_TIMES &&
+		       __atomic_load_n(&f->wmaps.times_refused, __ATOMIC_RELAXED)))
 		return 0;
-	while (at < to) {
-		unsigned int i = (unsigned int)((at - w->start) / (off_t)WINDOW);
-		off_t end = w->start + (off_t)((i + 1) * WINDOW);
+	/* What lies past the end of a window is left to the caller: that is rare. */
+	if (end > (offset & -WINDOW) + WINDOW)
+		end = (offset & -WINDOW) + WINDOW;
+	if (!inside(f, end, &size))
+		return 0;
+	look(f, offset, end, &absent, &clean);
+	/* A page that is not in memory would be read only to be overwritten. */
+	take = !absent && (!clean || bytes >= MIN_CLEAN);
+	w = get(f, offset, end, size, take);
+	if (!w)
+		return 0;
+	if (clean)
+		unprotect(w, offset, end);
+	if (take)
+		n = copy(f, w, mem, offset, end);
+	put(w);
+	return n;
+}
 
-		if (end > to)
-			end = to;
-		done = write_window(w, i, (const char *)mem + (at - offset), at, end);
-		at += (off_t)done;
-		if (at < end)
-			break;
+void pl_wmap_touch(const struct pl_touch *t)
+{
+	const struct timespec now[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
+	bool *refused = &t->file->wmaps.times_refused;
+	ssize_t n;
+
+	if (!__atomic_load_n(refused, __ATOMIC_RELAXED)) {
+		if (!futimens(t->file->fd, now))
+			return;
+		/* Only the owner may. Who may write can still write a byte. */
+		__atomic_store_n(refused, true, __ATOMIC_RELAXED);
 	}
-	return (size_t)(at - offset);
+	do {
+		n = pwrite(t->file->fd, &t->byte, 1, t->at);
+	} while (n < 0 && errno == EINTR);
 }

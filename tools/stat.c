@@ -204,6 +204,7 @@ static struct json_object *json_context(const struct pl_statpage *p,
 		{ "in_place_failures", s->in_place_failures },
 		{ "cancelled", s->cancelled },
 		{ "ahead_bytes", s->ahead_bytes },
+		{ "mapped_write_bytes", s->mapped_write_bytes },
 	};
 
 	json_object_object_add(o, "pid", json_object_new_int(p->pid));

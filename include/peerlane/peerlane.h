@@ -38,6 +38,7 @@ struct peerlane_batch;
 #define PEERLANE_SAVE_CPU 0x10u	  /* pin the page cache in place where possible, even if slower */
 #define PEERLANE_NO_KERNELS 0x20u /* never launch GPU kernels of our own for small copies */
 #define PEERLANE_NO_AHEAD 0x80u	  /* never read a cold file ahead of a sequence of reads */
+#define PEERLANE_NO_MAPPED_WRITE 0x40u /* never write a file through a mapping of it */
 
 /**
  * typedef peerlane_log_fn - receives one line of log text
@@ -272,6 +273,10 @@ ssize_t peerlane_read(struct peerlane_file *file, void *addr, size_t bytes, off_
  * @flags: 0 or PEERLANE_DURABLE
  *
  * Like pwrite(2). The source may be reused when the call returns.
+ *
+ * Bytes that lie inside the file and in the page cache may be written through a mapping of the
+ * file, which stays until the file is closed. The file's times move as with pwrite(2), but watchers
+ * (inotify, fanotify) are not told. PEERLANE_NO_MAPPED_WRITE in the options switches it off.
  *
  * Context: as peerlane_read().
  *
@@ -571,6 +576,7 @@ struct peerlane_op_stats {
  * @in_place_failures: how often pinning the page cache in place was refused
  * @cancelled: requests cancelled
  * @ahead_bytes: bytes of reads that had been read ahead from the device when they were asked for
+ * @mapped_write_bytes: bytes written through a mapping of their file
  */
 struct peerlane_stats {
 	size_t size;
@@ -589,6 +595,7 @@ struct peerlane_stats {
 	uint64_t in_place_failures;
 	uint64_t cancelled;
 	uint64_t ahead_bytes;
+	uint64_t mapped_write_bytes;
 };
 
 /**

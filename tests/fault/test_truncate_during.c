@@ -87,6 +87,81 @@ static void run(const char *name, unsigned int flags, int open_flags, bool write
 	peerlane_close(ctx);
 }
 
+/* The end moves, but never into the part that is written. */
+#define FIXED (8 * MIB)
+
+static void *mover(void *arg)
+{
+	int fd = open(path, O_RDWR);
+
+	(void)arg;
+	CHECK(fd >= 0);
+	while (!atomic_load(&stop)) {
+		CHECK(!ftruncate(fd, FIXED + 4321 + fault_random() % MIB));
+		CHECK(!ftruncate(fd, FIXED));
+	}
+	close(fd);
+	return NULL;
+}
+
+/* The end moves through the part that is written. */
+static void *chopper(void *arg)
+{
+	int fd = open(path, O_RDWR);
+
+	(void)arg;
+	CHECK(fd >= 0);
+	while (!atomic_load(&stop)) {
+		CHECK(!ftruncate(fd, fault_random() % FIXED));
+		CHECK(!ftruncate(fd, FIXED));
+		CHECK(pwrite(fd, pattern, FIXED, 0) == (ssize_t)FIXED);
+	}
+	close(fd);
+	return NULL;
+}
+
+/* Writes of many sizes beside @other: each is done whole, and none makes the file longer. */
+static void pieces(const char *name, void *(*other)(void *), double seconds)
+{
+	struct peerlane *ctx = fault_open(0, 0);
+	struct peerlane_stats st = { .size = sizeof(st) };
+	double until = fault_now() + seconds;
+	char *gpu = fault_gpu(ctx, FIXED), *mem = malloc(FIXED);
+	struct peerlane_file *f;
+	pthread_t thread;
+	int fd;
+
+	CASE("%s", name);
+	CHECK(mem);
+	fault_make_file(path, FIXED, 8);
+	f = fault_file(ctx, path, O_RDWR);
+	memcpy(fault_see(gpu), pattern, FIXED);
+	stop = false;
+	CHECK(!pthread_create(&thread, NULL, other, NULL));
+	do {
+		size_t n = fault_random() % (1u << fault_random() % 22) + 1;
+		size_t at = fault_random() % (FIXED - n);
+
+		CHECK_EQ(peerlane_write(f, gpu + at, n, (off_t)at, 0), n);
+	} while (fault_now() < until);
+	stop = true;
+	pthread_join(thread, NULL);
+	CHECK(!peerlane_stats_get(ctx, &st));
+	CHECK(st.mapped_write_bytes > 0);
+	fd = open(path, O_RDONLY);
+	CHECK(fd >= 0);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), FIXED);
+	/* All wrote the same there. */
+	CHECK_EQ(pread(fd, mem, FIXED, 0), FIXED);
+	CHECK_EQ(fault_differs(mem, FIXED, 0, 8), FIXED);
+	close(fd);
+	free(mem);
+	fault_check_idle(ctx);
+	CHECK_EQ(peerlane_file_close(f), 0);
+	CHECK_EQ(peerlane_gpu_free(ctx, gpu), 0);
+	peerlane_close(ctx);
+}
+
 int main(void)
 {
 	fault_begin(50);
@@ -103,6 +178,8 @@ int main(void)
 	run("slow reads in place", PEERLANE_SAVE_CPU, 0, false, 0.7);
 	setenv("PEERLANE_SIM_ASYNC", "0", 1);
 	run("mapped writes", 0, 0, true, 1);
+	pieces("pieces before a moving end", mover, 1);
+	pieces("pieces and a moving end", chopper, 1);
 	setenv("PEERLANE_SIM_BAR", "1", 1);
 	run("mapped writes of mapped memory", 0, 0, true, 0.7);
 	run("reads into mapped memory", 0, 0, false, 0.5);

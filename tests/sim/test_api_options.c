@@ -42,8 +42,8 @@ static void bad_flags_and_backend(void **state)
 	struct peerlane_options opt = sim_options();
 
 	(void)state;
-	opt.flags = 0x40;
-	refused(&opt, "flags 0x40");
+	opt.flags = 0x10000;
+	refused(&opt, "flags 0x10000");
 	opt.flags = 0x80000000u | PEERLANE_NO_DIRECT;
 	refused(&opt, "0x80000000");
 	opt = sim_options();
@@ -134,7 +134,8 @@ static void environment_fills(void **state)
 
 	(void)state;
 	sim_env("POOL_BYTES=4M SLOT_BYTES=64K THREADS=3 QUEUE_DEPTH=8 TIMEOUT_MS=1000 "
-		"FLAGS=no-io-uring,no-in-place,no-direct,no-mapped,save-cpu,no-kernels,no-ahead");
+		"FLAGS=no-io-uring,no-in-place,no-direct,no-mapped,save-cpu,no-kernels,no-ahead,"
+		"no-mapped-write");
 	ctx = sim_open_with(&opt);
 	assert_int_equal(sim_stats(ctx).pool_limit, 4 * MIB);
 	peerlane_close(ctx);
