@@ -199,7 +199,8 @@ static size_t write_unit(struct pl_job *job, struct pl_fill *f, size_t got, int 
 		if (*err != -EINVAL || f->file->fd < 0)
 			return got;
 	} else if (!got && f->may_map && f->file->mapped_write) {
-		got = f->mapped = pl_wmap_write(f->file, f->mem, f->bytes, f->offset);
+		got = f->mapped = pl_wmap_write(f->file, f->mem, f->bytes, f->offset,
+						job->mapped && job->nr_ops == 1);
 		pl_stat_add(&pl_ctx_stats(job->ctx)->mapped_write_bytes, got);
 	}
 	if (f->file->fd < 0) {

@@ -25,6 +25,8 @@
 #define WORTH_BYTES (64ul << 20)
 /* The largest folio there is likely to be. */
 #define FOLIO (2l << 20)
+/* What pl_wmap_fits() makes ready at once. The rest is in the way of those who write it. */
+#define READY (16l << 20)
 /* Over pages that were written back, shorter ones are faster the plain way. */
 #define MIN_CLEAN (64ul << 10)
 /* Where the times cannot be set each write costs a plain one, so shorter ones are plain ones. */
@@ -107,17 +109,6 @@ static void look(struct peerlane_file *f, off_t offset, off_t end, int64_t *abse
 	*absent = in < 0 ? b - a : b - a - in;
 	/* Pages of tmpfs are never written back, and never said to be dirty. */
 	*clean = f->magic == TMPFS_MAGIC ? 0 : b - a - *absent - (dirty < 0 ? 0 : dirty);
-}
-
-bool pl_wmap_fits(struct peerlane_file *f, off_t offset, size_t bytes)
-{
-	off_t end = offset + (off_t)bytes, size;
-	int64_t absent, clean;
-
-	if (!inside(f, end, &size))
-		return false;
-	look(f, offset, end, &absent, &clean);
-	return absent <= (int64_t)bytes / 64;
 }
 
 /* A limit that a mapping would use up for the program, or that it would get around. */
@@ -211,6 +202,29 @@ static void unprotect(struct pl_wmap *w, off_t offset, off_t end)
 	madvise(w->map + a, (size_t)(b - a), MADV_DONTNEED);
 }
 
+bool pl_wmap_fits(struct peerlane_file *f, off_t offset, size_t bytes)
+{
+	off_t end = offset + (off_t)bytes, size;
+	int64_t absent, clean;
+	struct pl_wmap *w;
+
+	if (!inside(f, end, &size))
+		return false;
+	look(f, offset, end, &absent, &clean);
+	if (absent > (int64_t)bytes / 64)
+		return false;
+	if (end > (offset & -WINDOW) + WINDOW)
+		end = (offset & -WINDOW) + WINDOW;
+	if (end > offset + READY)
+		end = offset + READY;
+	w = clean ? get(f, offset, end, size, false) : NULL;
+	if (w) {
+		unprotect(w, offset, end);
+		put(w);
+	}
+	return true;
+}
+
 static size_t copy(struct peerlane_file *f, struct pl_wmap *w, const void *mem, off_t offset,
 		   off_t end)
 {
@@ -225,7 +239,8 @@ static size_t copy(struct peerlane_file *f, struct pl_wmap *w, const void *mem, 
 	return n > 0 ? (size_t)n : 0;
 }
 
-size_t pl_wmap_write(struct peerlane_file *f, const void *mem, size_t bytes, off_t offset)
+size_t pl_wmap_write(struct peerlane_file *f, const void *mem, size_t bytes, off_t offset,
+		     bool shared)
 {
 	off_t end = offset + (off_t)bytes, size;
 	int64_t absent, clean;
@@ -247,7 +262,9 @@ size_t pl_wmap_write(struct peerlane_file *f, const void *mem, size_t bytes, off
 	w = get(f, offset, end, size, take);
 	if (!w)
 		return 0;
-	if (clean)
+	/* Of a shared write one piece does it for a whole folio: done by each, every one would undo
+	 * what the others have mapped meanwhile. */
+	if (clean && (!shared || !(offset & (FOLIO - 1))))
 		unprotect(w, offset, end);
 	if (take)
 		n = copy(f, w, mem, offset, end);

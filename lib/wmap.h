@@ -41,10 +41,13 @@ void pl_wmaps_fini(struct pl_wmaps *maps, bool forked);
 /* Whether a descriptor open for both, of a file on a file system of type @magic, may be written
  * by mapping at all. */
 bool pl_wmap_possible(int fd, unsigned long magic);
-/* Whether (nearly all of) a write of @bytes at @offset would go through a mapping now. */
+/* Whether (nearly all of) a write of @bytes at @offset would go through a mapping now. If so, the
+ * mapping is made ready for it: the pieces are to be written with @shared. */
 bool pl_wmap_fits(struct peerlane_file *file, off_t offset, size_t bytes);
-/* Bytes written from the start; the rest is for the caller to write the plain way. */
-size_t pl_wmap_write(struct peerlane_file *file, const void *mem, size_t bytes, off_t offset);
+/* Bytes written from the start; the rest is for the caller to write the plain way. With @shared it
+ * is a piece of a write that several threads share. */
+size_t pl_wmap_write(struct peerlane_file *file, const void *mem, size_t bytes, off_t offset,
+		     bool shared);
 /* Moves the file's times, as write(2) would have: a store into a mapping does so only when the
  * page was clean, and then some time. Once after any number of writes, before they are reported. */
 void pl_wmap_touch(const struct pl_touch *touch);
