@@ -101,25 +101,37 @@ static void group_put(struct peerlane_batch *b, struct group *g)
 	pthread_cond_broadcast(&b->done);
 }
 
-/* A request has its outcome; the job's lock is held. */
-static void request_done(struct pl_job *job, struct pl_op *op)
+/* What is counted of a request that has its outcome, and what it held is let go. */
+static void request_close(struct pl_job *job, struct group *g, struct pl_op *op)
 {
-	struct group *g = op->arg;
-	struct peerlane_batch *b = g->batch;
-	struct peerlane_event e = { .cookie = op->cookie,
-				    .result = pl_op_result(op),
-				    .cuda = op->cuda };
+	ssize_t result = pl_op_result(op);
+	uint64_t end = op->end_ns ? op->end_ns : pl_now_ns();
 
-	pl_stats_request(&job->ctx->stats, job->op, op->asked, e.result,
-			 job->moved_ns > op->start_ns ? job->moved_ns - op->start_ns : 0);
-	if (e.result == -ECANCELED)
+	pl_stats_request(&job->ctx->stats, job->op, op->asked, result,
+			 end > op->start_ns ? end - op->start_ns : 0);
+	if (result == -ECANCELED)
 		pl_stat_add(&pl_ctx_stats(job->ctx)->cancelled, 1);
 	pl_stat_sub(&pl_ctx_stats(job->ctx)->in_flight, 1);
 	pl_buffer_put(g->bufs[op - g->ops]);
 	pl_file_put(op->file);
+}
+
+/* @first and those listed after it have their outcome. Their group lives on until its job was
+ * run, which is not before this returns. */
+static void requests_done(struct pl_job *job, struct pl_op *first)
+{
+	struct group *g = first->arg;
+	struct peerlane_batch *b = g->batch;
+
+	for (struct pl_op *op = first; op; op = op->next)
+		request_close(job, g, op);
 	pthread_mutex_lock(&b->lock);
-	b->events[(b->head + b->nr_events++) % b->capacity] = e;
-	b->in_flight--;
+	for (struct pl_op *op = first; op; op = op->next) {
+		b->events[(b->head + b->nr_events++) % b->capacity] = (struct peerlane_event){
+			.cookie = op->cookie, .result = pl_op_result(op), .cuda = op->cuda
+		};
+		b->in_flight--;
+	}
 	pthread_cond_broadcast(&b->done);
 	pthread_mutex_unlock(&b->lock);
 }
@@ -152,7 +164,7 @@ static void run_apart(struct group *g, unsigned int i)
 	op->stop = n > 0 ? (size_t)n : 0;
 	op->err = n < 0 ? (int)n : one.err;
 	op->cuda = one.cuda;
-	request_done(&g->job, op);
+	requests_done(&g->job, op);
 	pthread_mutex_unlock(&g->job.lock);
 }
 
@@ -244,7 +256,7 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 			      .bytes = io->bytes,
 			      .flags = io->flags,
 			      .cookie = io->cookie,
-			      .done = request_done,
+			      .done = requests_done,
 			      .arg = g,
 			      .start_ns = now };
 	err = pl_io_segment(ctx, &g->segs[g->nr], op, io->addr, io->bytes, io->offset,
@@ -330,7 +342,7 @@ static void finish_empty(struct group *g)
 	pthread_mutex_lock(&g->job.lock);
 	for (unsigned int i = 0; i < g->nr && !g->apart; i++)
 		if (!g->ops[i].units_left)
-			request_done(&g->job, &g->ops[i]);
+			requests_done(&g->job, &g->ops[i]);
 	pthread_mutex_unlock(&g->job.lock);
 }
 

@@ -194,7 +194,10 @@ static unsigned int helpers(const struct pl_job *job)
 	if (job->op == PEERLANE_WRITE && job->nr_ops == 1 && !job->mapped &&
 	    !(job->segs[0].op->file->want_direct && job->ctx->ring_why))
 		return 0;
-	share = job->small ? (job->nr_units + 15) / 16 : (job->nr_units + 1) / 2;
+	/* Faults of one folio wait for one another, so more threads on a short write gain nothing. */
+	share = job->small    ? (job->nr_units + 15) / 16
+		: job->mapped ? (job->nr_units + 3) / 4
+			      : (job->nr_units + 1) / 2;
 	return share < max ? share : max;
 }
 
@@ -212,11 +215,14 @@ int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, s
 	job->nr_ops = nr_ops;
 	job->segs = segs;
 	job->nr_segs = nr_segs;
+	job->ended_end = &job->ended;
 	job->grain = 4096;
 	for (unsigned int i = 0; i < nr_ops; i++) {
 		ops[i].stop = ops[i].bytes;
 		ops[i].units_left = 0;
 		ops[i].err = ops[i].cuda = 0;
+		ops[i].end_ns = 0;
+		ops[i].next = NULL;
 		job->ordered |= op == PEERLANE_WRITE && ops[i].file->append;
 		if (ops[i].file->align > job->grain)
 			job->grain = ops[i].file->align;

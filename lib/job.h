@@ -27,7 +27,8 @@ struct pl_op {
 	unsigned int flags; /* PEERLANE_DURABLE: each write of it is */
 	bool plain_write;   /* never by mapping */
 	uint64_t start_ns;
-	void (*done)(struct pl_job *job, struct pl_op *op); /* lock held; may be NULL */
+	/* Told of @op and those after it in the list once they have their outcome; may be NULL. */
+	void (*done)(struct pl_job *job, struct pl_op *op);
 	void *arg;
 	void *cookie; /* of a batch */
 	/* --- */
@@ -35,6 +36,8 @@ struct pl_op {
 	size_t stop; /* the bytes before it are in place, or may still get there */
 	int err;     /* why the rest is not; 0 at the end of the file */
 	int cuda;
+	uint64_t end_ns;
+	struct pl_op *next; /* that has ended and was not told of yet */
 };
 
 /* Consecutive file bytes for one stretch of memory. */
@@ -111,8 +114,9 @@ struct pl_job {
 	unsigned int finished;
 	struct pl_run runs[PL_RUNS];
 	unsigned int nr_runs;
-	unsigned int busy;  /* slots in state BUSY */
-	unsigned int ready; /* slots in state READY */
+	struct pl_op *ended, **ended_end; /* requests to tell of, see pl_pipe_report() */
+	unsigned int busy;		  /* slots in state BUSY */
+	unsigned int ready;		  /* slots in state READY */
 	size_t ready_bytes;
 	uint64_t polled_ns;    /* when the runs were last looked at */
 	bool issuing, polling; /* one thread at a time talks to the driver for each */

@@ -80,6 +80,7 @@ static void fill_list(struct pl_job *job, const unsigned int *list, struct pl_fi
 	pl_pipe_issue(job);
 	if (job->moved_ns - job->polled_ns > POLL_NS && pl_pipe_poll(job))
 		pl_pipe_issue(job);
+	pl_pipe_report(job);
 	pthread_mutex_unlock(&job->lock);
 }
 
@@ -137,9 +138,11 @@ static void run_helper(struct pl_job *job)
 			pthread_mutex_lock(&job->lock);
 			continue;
 		}
-		if (!pl_pipe_issue(job) && !pl_pipe_poll(job) && !all_taken(job))
+		if (!pl_pipe_issue(job) && !pl_pipe_poll(job) && !job->ended && !all_taken(job))
 			helper_wait(job);
+		pl_pipe_report(job);
 	}
+	pl_pipe_report(job);
 	pthread_mutex_unlock(&job->lock);
 }
 
@@ -319,6 +322,7 @@ static void run_owner(struct pl_job *job)
 		}
 		progress = pl_pipe_issue(job);
 		progress |= pl_pipe_poll(job);
+		pl_pipe_report(job);
 		if (progress) {
 			o.idle = 0;
 			continue;
@@ -334,6 +338,7 @@ static void run_owner(struct pl_job *job)
 		owner_wait(&o, copying);
 		pthread_mutex_lock(&job->lock);
 	}
+	pl_pipe_report(job);
 	pl_pipe_moved(job);
 	pthread_mutex_unlock(&job->lock);
 }

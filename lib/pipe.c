@@ -66,8 +66,24 @@ void pl_pipe_finish(struct pl_job *job, unsigned int u, size_t got, int err, int
 	/* A slot is taken again only after all units before are past: see the top of the file. */
 	while (job->low < job->next && pl_pipe_slot(job, job->low)->state == PL_SLOT_FREE)
 		job->low++;
-	if (!--op->units_left && op->done)
-		op->done(job, op);
+	if (--op->units_left || !op->done)
+		return;
+	op->end_ns = job->moved_ns;
+	*job->ended_end = op;
+	job->ended_end = &op->next;
+}
+
+void pl_pipe_report(struct pl_job *job)
+{
+	struct pl_op *list = job->ended;
+
+	if (!list)
+		return;
+	job->ended = NULL;
+	job->ended_end = &job->ended;
+	pthread_mutex_unlock(&job->lock);
+	list->done(job, list);
+	pthread_mutex_lock(&job->lock);
 }
 
 /* Whether unit @u can no longer count: its request has already stopped before it. */
@@ -99,11 +115,10 @@ static void admit_mapped(struct pl_job *job)
 	}
 }
 
-/* How many units to take at once: of small ones many, and fewer near the end, so that nobody is
- * left with a long list while the others have nothing to do. */
+/* How many units to take at once: of small ones an even share, for each take costs the lock. */
 static unsigned int fair_take(const struct pl_job *job)
 {
-	unsigned int share = (job->nr_units - job->next) / (2 * (job->max_helpers + 1));
+	unsigned int share = (job->nr_units + job->max_helpers) / (job->max_helpers + 1);
 
 	/* One thread writes alone: the more at once the better. */
 	if (job->op == PEERLANE_WRITE)

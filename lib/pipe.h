@@ -24,6 +24,9 @@ bool pl_pipe_poll(struct pl_job *job);
 void pl_pipe_run_ended(struct pl_job *job, uint8_t i, int err, int cuda);
 /* Wakes those who wait for something to have moved. */
 void pl_pipe_moved(struct pl_job *job);
+/* Tells of the requests that have ended; the lock is dropped meanwhile. Their owner must not hear of
+ * them late: whoever ended units calls it before waiting or leaving. */
+void pl_pipe_report(struct pl_job *job);
 /* Ends unit @u: @got bytes of it are good. */
 void pl_pipe_finish(struct pl_job *job, unsigned int u, size_t got, int err, int cuda);
 
