@@ -155,9 +155,10 @@ void pl_sim_mem_drop(struct pl_sim_range *r)
 		pl_sim_table_remove(r);
 		return;
 	}
-	/* The shadow's addresses stay reserved too: kernels may have kept them. */
-	madvise((void *)r->shadow, bytes, MADV_DONTNEED);
+	/* The shadow's addresses stay reserved too: kernels may have kept them. Closed first: in
+	 * between a late user would find zeros. */
 	mprotect((void *)r->shadow, bytes, PROT_NONE);
+	madvise((void *)r->shadow, bytes, MADV_DONTNEED);
 	used[r->gpu] -= bytes;
 	r->released = true;
 }
