@@ -38,6 +38,8 @@ struct request {
 	off_t offset_now;
 	ssize_t *result;
 	unsigned int flags;
+	pl_stream_work work; /* instead of all that: of pl_stream_run() */
+	void *arg;
 	uint32_t *word;
 	uint32_t number;
 };
@@ -110,7 +112,8 @@ static void finish(struct request *r, ssize_t result)
 	struct peerlane_file *file = r->file;
 	uint32_t *word = r->word, number = r->number;
 
-	*r->result = result;
+	if (r->result)
+		*r->result = result;
 	free(r);
 	pl_file_put(file);
 	/* Whoever sees the number sees the result: the stream, and the host after it. */
@@ -124,9 +127,22 @@ static void perform(struct pl_task *task)
 	struct iovec iov = { .iov_base = r->addr };
 	bool fixed = r->flags & PEERLANE_FIXED;
 
+	if (r->work) {
+		r->work(r->arg, 0);
+		finish(r, 0);
+		return;
+	}
 	iov.iov_len = fixed ? r->bytes_now : *r->bytes;
 	finish(r, pl_io_vectored(r->file, r->op, &iov, 1, fixed ? r->offset_now : *r->offset,
 				 r->flags & PEERLANE_DURABLE));
+}
+
+/* It cannot be done. */
+static void refuse(struct request *r, int err)
+{
+	if (r->work)
+		r->work(r->arg, err);
+	finish(r, err);
 }
 
 /* On the stream: the work before is done. No GPU call is allowed here. */
@@ -136,16 +152,17 @@ static void reached(void *arg)
 
 	/* The context was closed without us: there are no workers any more. */
 	if (__atomic_load_n(&r->file->ctx->closed, __ATOMIC_ACQUIRE)) {
-		finish(r, -ECANCELED);
+		refuse(r, -ECANCELED);
 		return;
 	}
 	r->task.run = perform;
 	if (pl_task_post(r->file->ctx, &r->task))
-		finish(r, -EAGAIN);
+		refuse(r, -EAGAIN);
 }
 
 /* Queues the two things; the stream's lock is held. */
-static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream,
+		   bool *queued)
 {
 	const struct pl_gpu_ops *ops = ctx->gpu->ops;
 	uint32_t *word = s->word, number = s->number + 1;
@@ -159,6 +176,7 @@ static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r,
 				   ops->result_name(ctx->gpu, ops->result()));
 	/* From here on the request belongs to the stream. */
 	s->number = number;
+	*queued = true;
 	err = ops->stream_hold(ctx->gpu, stream, word, number);
 	if (err)
 		return pl_fail_gpu(err, ops->result(),
@@ -167,12 +185,50 @@ static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r,
 	return 0;
 }
 
-static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, const size_t *bytes,
-		  const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
+/* Queues a copy of @what; *@queued as in pl_stream_run(). */
+static int queue(const struct request *what, void *stream, bool *queued)
 {
+	struct peerlane_file *file = what->file;
 	struct pl_stream *s = NULL;
 	struct request *r;
 	int err;
+
+	*queued = false;
+	err = pl_file_get(file, what->op);
+	if (err)
+		return err;
+	err = find_stream(file->ctx, stream, &s);
+	if (err || !s)
+		goto err_put;
+	r = malloc(sizeof(*r));
+	if (!r) {
+		err = pl_fail(-ENOMEM, "no memory for the request");
+		goto err_put;
+	}
+	*r = *what;
+	pthread_mutex_lock(&s->lock);
+	err = enqueue(file->ctx, s, r, stream, queued);
+	pthread_mutex_unlock(&s->lock);
+	/* Not queued at all: nobody else will free it. */
+	if (*queued)
+		return err;
+	free(r);
+err_put:
+	pl_file_put(file);
+	return err;
+}
+
+static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, const size_t *bytes,
+		  const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
+{
+	struct request r = { .file = file,
+			     .op = op,
+			     .addr = addr,
+			     .bytes = bytes,
+			     .offset = offset,
+			     .result = result,
+			     .flags = flags };
+	bool queued;
 
 	if (!addr || !bytes || !offset || !result)
 		return pl_fail(-EINVAL, "the %s pointer is NULL",
@@ -180,42 +236,19 @@ static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, c
 			       : !bytes	 ? "length"
 			       : !offset ? "offset"
 					 : "result");
-	err = pl_file_get(file, op);
-	if (err)
-		return err;
-	err = find_stream(file->ctx, stream, &s);
-	if (err || !s)
-		goto err_put;
-	r = calloc(1, sizeof(*r));
-	if (!r) {
-		err = pl_fail(-ENOMEM, "no memory for the request");
-		goto err_put;
-	}
-	r->file = file;
-	r->op = op;
-	r->addr = addr;
-	r->bytes = bytes;
-	r->offset = offset;
 	if (flags & PEERLANE_FIXED) {
-		r->bytes_now = *bytes;
-		r->offset_now = *offset;
+		r.bytes_now = *bytes;
+		r.offset_now = *offset;
 	}
-	r->result = result;
-	r->flags = flags;
-	pthread_mutex_lock(&s->lock);
-	err = enqueue(file->ctx, s, r, stream);
-	/* Not queued at all: nobody else will free it. */
-	if (err && s->number != r->number) {
-		free(r);
-		pthread_mutex_unlock(&s->lock);
-		goto err_put;
-	}
-	pthread_mutex_unlock(&s->lock);
-	return err;
+	return queue(&r, stream, &queued);
+}
 
-err_put:
-	pl_file_put(file);
-	return err;
+int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *stream,
+		  pl_stream_work work, void *arg, bool *queued)
+{
+	struct request r = { .file = file, .op = op, .work = work, .arg = arg };
+
+	return queue(&r, stream, queued);
 }
 
 int peerlane_read_async(struct peerlane_file *file, void *addr, const size_t *bytes,

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/* Work of the library's own in the order of a stream. */
+#include "sim/sim_fixture.h"
+
+#include "stream.h"
+
+struct work {
+	struct peerlane_file *file;
+	char *gpu;
+	size_t bytes; /* set after it was queued */
+	ssize_t result;
+	int err;
+	unsigned int calls;
+};
+
+static void do_read(void *arg, int err)
+{
+	struct work *w = arg;
+
+	w->err = err;
+	w->calls++;
+	w->result = err ? err : peerlane_read(w->file, w->gpu, w->bytes, 0);
+}
+
+static void in_order(void **state)
+{
+	struct peerlane *ctx = sim_open(0);
+	struct peerlane_file *file = sim_file(ctx, sim_make_file("run", 100000, 3), O_RDONLY);
+	struct work w = { .file = file, .gpu = sim_alloc(ctx, 100000), .result = -1 };
+	struct work late = w;
+	bool queued = false;
+	void *stream;
+
+	(void)state;
+	assert_int_equal(peerlane_gpu_stream_create(ctx, 0, &stream), 0);
+	w.bytes = 100000;
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, stream, do_read, &w, &queued), 0);
+	assert_true(queued);
+	late.bytes = 10;
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, stream, do_read, &late, &queued), 0);
+	assert_int_equal(peerlane_gpu_stream_sync(ctx, stream), 0);
+	assert_int_equal(w.result, 100000);
+	assert_int_equal(late.result, 10);
+	assert_int_equal(w.calls + late.calls, 2);
+	sim_assert_gpu(ctx, w.gpu, 100000, 0, 3);
+	assert_int_equal(peerlane_file_close(file), 0);
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, stream, do_read, &w, &queued), -EBADF);
+	assert_false(queued);
+	assert_int_equal(w.calls, 1);
+	peerlane_gpu_stream_destroy(ctx, stream);
+	peerlane_close(ctx);
+}
+
+static void not_for_this_file(void **state)
+{
+	struct peerlane *ctx = sim_open(0);
+	struct peerlane_file *file = sim_file(ctx, sim_make_file("ro", 100, 3), O_RDONLY);
+	struct work w = { .file = file };
+	bool queued = true;
+
+	(void)state;
+	assert_int_equal(pl_stream_run(file, PEERLANE_WRITE, NULL, do_read, &w, &queued), -EBADF);
+	assert_false(queued);
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, (void *)16, do_read, &w, &queued),
+			 -EINVAL);
+	assert_false(queued);
+	assert_int_equal(w.calls, 0);
+	peerlane_close(ctx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		sim_test(in_order),
+		sim_test(not_for_this_file),
+	};
+
+	sim_alarm(60);
+	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown);
+}
