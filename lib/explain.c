@@ -126,11 +126,14 @@ static bool copies(const struct question *q)
 
 static void judge_copy(struct question *q)
 {
-	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_COPY, q->file->fd >= 0);
+	struct peerlane_verdict *v =
+		verdict(q, PEERLANE_PATH_COPY, q->file->fd >= 0 || q->file->callbacks);
 
 	if (q->seg.host) {
 		v->usable = 0;
 		REASON(v, "not needed: the CPU can address this memory");
+	} else if (q->file->callbacks) {
+		REASON(v, "functions of the program read and write this file");
 	} else if (q->file->fd < 0) {
 		REASON(v, "no second descriptor without O_DIRECT could be had");
 		FIX(v, "mount /proc");
@@ -156,7 +159,8 @@ static void judge_direct(struct question *q)
 		FIX(v, "remove no-direct from PEERLANE_FLAGS or the options");
 	} else if (q->file->fd_direct < 0) {
 		REASON(v, "%s", q->file->direct_why);
-		FIX(v, "none needed on tmpfs; else use a file system with O_DIRECT");
+		if (!q->file->callbacks)
+			FIX(v, "none needed on tmpfs; else use a file system with O_DIRECT");
 	} else if (q->seg.host) {
 		REASON(v, "not needed: the CPU can address this memory");
 	} else if (copies(q)) {
@@ -199,7 +203,9 @@ static void describe(struct question *q)
 	if (q->ctx->ring_why)
 		pl_text(out->io_reason, sizeof(out->io_reason), "%s", q->ctx->ring_why);
 	pl_text(out->fs, sizeof(out->fs), "%s",
-		q->file->block ? "block device" : pl_file_fs_name(q->file->magic));
+		q->file->callbacks ? "callbacks"
+		: q->file->block   ? "block device"
+				   : pl_file_fs_name(q->file->magic));
 	device_name(q->file->dev, out->device, sizeof(out->device));
 	out->dio_align = q->file->fd_direct >= 0 ? q->file->align : 0;
 	out->file_bytes = pl_file_size(q->file);

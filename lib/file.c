@@ -75,6 +75,8 @@ int64_t pl_file_size(const struct peerlane_file *f)
 	uint64_t bytes = 0;
 	struct stat sb;
 
+	if (f->callbacks)
+		return 0;
 	if (f->block)
 		return ioctl(fd, BLKGETSIZE64, &bytes) ? -errno : (int64_t)bytes;
 	return fstat(fd, &sb) ? -errno : sb.st_size;
@@ -175,6 +177,17 @@ static int inspect(struct peerlane_file *f, int fd)
 	return 0;
 }
 
+void pl_file_enter(struct peerlane_file *f)
+{
+	pl_ahead_init(&f->ahead);
+	pl_wmaps_init(&f->wmaps);
+	pthread_mutex_lock(&f->ctx->files_lock);
+	f->next = f->ctx->files;
+	f->ctx->files = f;
+	pthread_mutex_unlock(&f->ctx->files_lock);
+	pl_stat_add(&pl_ctx_stats(f->ctx)->files, 1);
+}
+
 /* Takes over @fd (also on failure). */
 static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane_file **out)
 {
@@ -189,7 +202,6 @@ static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane
 	}
 	f->ctx = ctx;
 	f->fd = f->fd_direct = -1;
-	pl_ahead_init(&f->ahead);
 	if (flags < 0 || (flags & O_PATH)) {
 		err = pl_fail(-EBADF, "descriptor %d is not open for reading or writing", fd);
 		goto err_free;
@@ -227,12 +239,7 @@ static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane
 			f->fd_direct = -1;
 		}
 	}
-	pl_wmaps_init(&f->wmaps);
-	pthread_mutex_lock(&ctx->files_lock);
-	f->next = ctx->files;
-	ctx->files = f;
-	pthread_mutex_unlock(&ctx->files_lock);
-	pl_stat_add(&pl_ctx_stats(ctx)->files, 1);
+	pl_file_enter(f);
 	*out = f;
 	return 0;
 
@@ -322,6 +329,9 @@ static void close_fds(struct peerlane_file *f)
 	if (f->fd_direct >= 0)
 		close(f->fd_direct);
 	f->fd = f->fd_direct = -1;
+	if (f->callbacks && f->ops.release)
+		f->ops.release(f->ops_arg);
+	f->callbacks = false;
 }
 
 /* Moves @f to the list of dead handles and frees the oldest beyond the bound. */
@@ -378,6 +388,13 @@ int peerlane_file_close(struct peerlane_file *f)
 	return 0;
 }
 
+int pl_file_datasync(const struct peerlane_file *f)
+{
+	if (f->callbacks)
+		return f->ops.sync ? f->ops.sync(f->ops_arg) : 0;
+	return fdatasync(f->fd >= 0 ? f->fd : f->fd_direct) ? -errno : 0;
+}
+
 int peerlane_file_sync(struct peerlane_file *f)
 {
 	PL_KEEP_ERRNO;
@@ -388,9 +405,9 @@ int peerlane_file_sync(struct peerlane_file *f)
 	err = pl_file_get(f, f->writable ? PEERLANE_WRITE : PEERLANE_READ);
 	if (err)
 		return err;
-	if (fdatasync(f->fd >= 0 ? f->fd : f->fd_direct))
-		err = pl_fail(-errno, "the file could not be made durable: %s",
-			      strerrordesc_np(errno));
+	err = pl_file_datasync(f);
+	if (err)
+		pl_fail(err, "the file could not be made durable: %s", strerrordesc_np(-err));
 	pl_file_put(f);
 	return err;
 }

@@ -38,13 +38,24 @@ struct peerlane_file {
 	struct pl_ahead ahead;
 	char direct_why[160]; /* why fd_direct is -1 */
 	struct pl_wmaps wmaps;
+	bool callbacks;	      /* no descriptors: the program itself reads and writes, see below */
+	struct peerlane_file_ops ops;
+	void *ops_arg;
 };
 
 /* Takes a reference for one request. -EBADF when closed or not open for @op. */
 int pl_file_get(struct peerlane_file *file, enum peerlane_op op);
 void pl_file_put(struct peerlane_file *file);
 
-/* Current size, or a negative errno. */
+/* Puts a new file into its context's list. */
+void pl_file_enter(struct peerlane_file *file);
+/* fdatasync(2) of the file. 0 or a negative errno. */
+int pl_file_datasync(const struct peerlane_file *file);
+/* file_ops.c: one read or write of a file with callbacks, from its @got th byte on. */
+size_t pl_file_ops_io(const struct peerlane_file *file, enum peerlane_op op, char *mem,
+		      size_t bytes, off_t offset, size_t got, int *err);
+
+/* Current size; 0 where it is not known; or a negative errno. */
 int64_t pl_file_size(const struct peerlane_file *file);
 /* Name of the file system type of @magic. */
 const char *pl_file_fs_name(unsigned long magic);

@@ -212,6 +212,12 @@ static size_t write_unit(struct pl_job *job, struct pl_fill *f, size_t got, int 
 
 size_t pl_fill_sync(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
 {
+	if (f->file->callbacks) {
+		got = pl_file_ops_io(f->file, job->op, f->mem, f->bytes, f->offset, got, err);
+		if (!*err && f->durable)
+			*err = pl_file_datasync(f->file);
+		return got;
+	}
 	if (job->op == PEERLANE_WRITE)
 		return write_unit(job, f, got, err);
 	*err = 0;

@@ -353,10 +353,12 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 	}
 	n = op.bytes ? transfer(ctx, dir, &op, segs, nr) : 0;
 	/* Once for the whole request: cheaper than making each of its writes durable. */
-	if (n > 0 && (flags & PEERLANE_DURABLE) &&
-	    fdatasync(file->fd >= 0 ? file->fd : file->fd_direct))
-		n = pl_fail(-errno, "the data could not be made durable: %s",
-			    strerrordesc_np(errno));
+	if (n > 0 && (flags & PEERLANE_DURABLE)) {
+		err = pl_file_datasync(file);
+		if (err)
+			n = pl_fail(err, "the data could not be made durable: %s",
+				    strerrordesc_np(-err));
+	}
 	put_buffers(bufs, nr_iov);
 	return n;
 }

@@ -39,7 +39,10 @@ def member_names(text):
     names = []
     for line in text.split(";"):
         line = re.sub(r"\[.*?\]", "", " ".join(line.split()))
-        if line:
+        pointer = re.search(r"\(\*(\w+)\)\(", line)
+        if pointer:
+            names.append(pointer.group(1))
+        elif line:
             names.append(line.split()[-1].lstrip("*"))
     return names
 

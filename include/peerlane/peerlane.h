@@ -217,6 +217,39 @@ int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t
 int peerlane_file_from_fd(struct peerlane *ctx, int fd, struct peerlane_file **out);
 
 /**
+ * struct peerlane_file_ops - functions that read and write a file of the program's own
+ * @size: sizeof(struct peerlane_file_ops)
+ * @read: like pread(2), but gives back a negative errno; NULL: the file cannot be read
+ * @write: like pwrite(2), the same way; NULL: it cannot be written
+ * @sync: like fdatasync(2): 0 or a negative errno; may be NULL
+ * @release: called once, when the file has been closed; may be NULL
+ *
+ * The memory they get is host memory. Several threads may call them at the same time.
+ */
+struct peerlane_file_ops {
+	size_t size;
+	ssize_t (*read)(void *arg, void *mem, size_t bytes, off_t offset);
+	ssize_t (*write)(void *arg, const void *mem, size_t bytes, off_t offset);
+	int (*sync)(void *arg);
+	void (*release)(void *arg);
+};
+
+/**
+ * peerlane_file_from_ops() - a file that functions of the program read and write
+ * @ctx: context
+ * @ops: the functions; copied
+ * @arg: their first argument
+ * @out: receives the file
+ *
+ * For file systems that live in the process. The data passes through pinned memory; everything
+ * else is as with other files.
+ *
+ * Return: 0; -EINVAL NULL, of an unknown size, or with neither @read nor @write; -ENOMEM.
+ */
+int peerlane_file_from_ops(struct peerlane *ctx, const struct peerlane_file_ops *ops, void *arg,
+			   struct peerlane_file **out);
+
+/**
  * peerlane_file_close() - close a file
  * @file: file, or NULL
  *
