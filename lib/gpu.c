@@ -18,13 +18,13 @@ int pl_gpu_open(struct pl_gpu **out, const char *name, char *why, size_t why_byt
 		if (!err || !any || err == -ENOMEM)
 			return err;
 		/* @why keeps the reason CUDA was passed over, unless this fails too. */
-		err = pl_gpu_sim.open(out, sim_why, sizeof(sim_why));
+		err = pl_sim_share_open(out, sim_why, sizeof(sim_why));
 		if (err)
 			pl_text(why, why_bytes, "%s", sim_why);
 		return err;
 	}
 	if (!strcmp(name, "sim"))
-		return pl_gpu_sim.open(out, why, why_bytes);
+		return pl_sim_share_open(out, why, why_bytes);
 	pl_text(why, why_bytes, "unknown back end \"%s\"; known are auto, cuda and sim", name);
 	return -EINVAL;
 }

@@ -131,6 +131,9 @@ struct pl_gpu {
 extern const struct pl_gpu_ops pl_gpu_cuda;
 extern const struct pl_gpu_ops pl_gpu_sim;
 
+/* gpu_sim_share.c: opens the simulated GPU of the process, which another library may have. */
+int pl_sim_share_open(struct pl_gpu **out, char *why, size_t why_bytes);
+
 /* Opens the back end @name ("auto", "cuda", "sim"; NULL is "auto"). @why as in open(); with
  * "auto" it holds the reason CUDA was passed over. -EINVAL unknown name. */
 int pl_gpu_open(struct pl_gpu **out, const char *name, char *why, size_t why_bytes);

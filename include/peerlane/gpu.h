@@ -172,6 +172,17 @@ int peerlane_gpu_launch(struct peerlane *ctx, void *stream, const struct peerlan
 void *peerlane_sim_host(const void *addr);
 
 /**
+ * peerlane_sim_device() - the simulated GPU of this copy of the library
+ *
+ * A real GPU is shared by all libraries of a process. A library that has this one inside, as the
+ * drop-in libcufile.so.0 has, looks for a function of this name that the program or one of its
+ * libraries exports, and then uses that simulated GPU instead of its own.
+ *
+ * Return: for such libraries; programs have no use for it.
+ */
+const void *peerlane_sim_device(void);
+
+/**
  * peerlane_sim_inject() - make the simulated GPU fail
  * @ctx: context on the simulator
  * @what: "copy", "alloc", "pin", "register", "launch", "event" or "hang"
