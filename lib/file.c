@@ -316,13 +316,9 @@ int pl_file_get(struct peerlane_file *f, enum peerlane_op op)
 		       op == PEERLANE_READ ? "reading" : "writing");
 }
 
-void pl_file_put(struct peerlane_file *f)
-{
-	__atomic_fetch_sub(&f->users, 1, __ATOMIC_SEQ_CST);
-}
-
 static void close_fds(struct peerlane_file *f)
 {
+	pl_ahead_fini(f);
 	pl_wmaps_fini(&f->wmaps, !*f->ctx->alive);
 	if (f->fd >= 0)
 		close(f->fd);
@@ -356,6 +352,36 @@ static void bury(struct peerlane *ctx, struct peerlane_file *f)
 	pthread_mutex_unlock(&ctx->files_lock);
 }
 
+/* Ends a file nobody uses any more, whose state is @from; one thread gets to do it. */
+static void retire(struct peerlane_file *f, unsigned int from)
+{
+	if (!__atomic_compare_exchange_n(&f->state, &from, PL_FILE_CLOSED, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_SEQ_CST))
+		return;
+	close_fds(f);
+	pl_stat_sub(&pl_ctx_stats(f->ctx)->files, 1);
+	bury(f->ctx, f);
+}
+
+void pl_file_put(struct peerlane_file *f)
+{
+	/* Pairs with pl_file_leave(): either we see LEAVING or it sees that we are gone. */
+	if (__atomic_sub_fetch(&f->users, 1, __ATOMIC_SEQ_CST) == 0 &&
+	    __atomic_load_n(&f->state, __ATOMIC_SEQ_CST) == PL_FILE_LEAVING)
+		retire(f, PL_FILE_LEAVING);
+}
+
+void pl_file_leave(struct peerlane_file *f)
+{
+	PL_KEEP_ERRNO;
+	unsigned int open_state = PL_FILE_OPEN;
+
+	if (__atomic_compare_exchange_n(&f->state, &open_state, PL_FILE_LEAVING, false,
+					__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) &&
+	    !__atomic_load_n(&f->users, __ATOMIC_SEQ_CST))
+		retire(f, PL_FILE_LEAVING);
+}
+
 int peerlane_file_close(struct peerlane_file *f)
 {
 	PL_KEEP_ERRNO;
@@ -380,11 +406,7 @@ int peerlane_file_close(struct peerlane_file *f)
 		}
 		nanosleep(&nap, NULL);
 	}
-	pl_ahead_fini(f);
-	close_fds(f);
-	__atomic_store_n(&f->state, PL_FILE_CLOSED, __ATOMIC_SEQ_CST);
-	pl_stat_sub(&pl_ctx_stats(f->ctx)->files, 1);
-	bury(f->ctx, f);
+	retire(f, PL_FILE_CLOSING);
 	return 0;
 }
 
@@ -422,7 +444,6 @@ void pl_files_fini(struct peerlane *ctx)
 
 			lists[i] = f->next;
 			if (!i) {
-				pl_ahead_fini(f);
 				close_fds(f);
 			}
 			free(f);

@@ -15,6 +15,7 @@
 enum pl_file_state {
 	PL_FILE_OPEN,
 	PL_FILE_CLOSING, /* no new I/O; waits for users */
+	PL_FILE_LEAVING, /* no new I/O; the last user closes it */
 	PL_FILE_CLOSED,	 /* only kept so that a stale handle is noticed */
 };
 
@@ -47,6 +48,8 @@ struct peerlane_file {
 int pl_file_get(struct peerlane_file *file, enum peerlane_op op);
 void pl_file_put(struct peerlane_file *file);
 
+/* Closes @file as soon as its I/O in flight has ended; does not wait. */
+void pl_file_leave(struct peerlane_file *file);
 /* Puts a new file into its context's list. */
 void pl_file_enter(struct peerlane_file *file);
 /* fdatasync(2) of the file. 0 or a negative errno. */

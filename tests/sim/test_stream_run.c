@@ -2,6 +2,7 @@
 /* Work of the library's own in the order of a stream. */
 #include "sim/sim_fixture.h"
 
+#include "file.h"
 #include "stream.h"
 
 struct work {
@@ -20,6 +21,15 @@ static void do_read(void *arg, int err)
 	w->err = err;
 	w->calls++;
 	w->result = err ? err : peerlane_read(w->file, w->gpu, w->bytes, 0);
+}
+
+static void nap(void *arg, int err)
+{
+	struct work *w = arg;
+
+	(void)err;
+	sim_nap_ms(50);
+	w->calls++;
 }
 
 static void in_order(void **state)
@@ -51,6 +61,28 @@ static void in_order(void **state)
 	peerlane_close(ctx);
 }
 
+/* A file that is left while a stream has still to come to it. */
+static void left_behind(void **state)
+{
+	struct peerlane *ctx = sim_open(0);
+	struct peerlane_file *file = sim_file(ctx, sim_make_file("leave", 5000, 3), O_RDONLY);
+	struct work w = { .file = file, .gpu = sim_alloc(ctx, 5000), .bytes = 5000 };
+	unsigned int fds = sim_count_fds();
+	bool queued = false;
+
+	(void)state;
+	w.gpu = sim_alloc(ctx, 5000);
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, NULL, nap, &w, &queued), 0);
+	pl_file_leave(file);
+	assert_int_equal(peerlane_read(file, w.gpu, 10, 0), -EBADF);
+	assert_int_equal(peerlane_file_close(file), -EBADF);
+	assert_int_equal(peerlane_gpu_stream_sync(ctx, NULL), 0);
+	assert_int_equal(w.calls, 1);
+	assert_int_equal(sim_stats(ctx).files, 0);
+	assert_true(sim_count_fds() < fds);
+	peerlane_close(ctx);
+}
+
 static void not_for_this_file(void **state)
 {
 	struct peerlane *ctx = sim_open(0);
@@ -72,6 +104,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(in_order),
+		sim_test(left_behind),
 		sim_test(not_for_this_file),
 	};
 
