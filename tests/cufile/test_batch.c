@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+/* Batches: many entries, both directions, waiting, cancelling, and what happens meanwhile. */
+#include "cf_test.h"
+
+#define NR 128
+#define PIECE 4096ul
+
+static char *mem;
+static CUfileHandle_t fh;
+static CUfileBatchHandle_t batch;
+
+static int setup(void **state)
+{
+	cf_setup(state);
+	mem = cf_alloc(2 * NR * PIECE);
+	fh = cf_open("batch", 4 * NR * PIECE, 1, O_RDWR | O_DIRECT);
+	assert_ok(cf.cuFileBatchIOSetUp(&batch, NR));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	cf.cuFileBatchIODestroy(batch);
+	cf.cuFileHandleDeregister(fh);
+	cf_free(mem);
+	return cf_teardown(state);
+}
+
+static CUfileIOParams_t entry(unsigned int i, CUfileOpcode_t op)
+{
+	return (CUfileIOParams_t){ .mode = CUFILE_BATCH,
+				   .u.batch = { .devPtr_base = mem,
+						.devPtr_offset = (off_t)(i * PIECE),
+						.file_offset = (off_t)(2 * i * PIECE),
+						.size = PIECE },
+				   .fh = fh,
+				   .opcode = op,
+				   .cookie = (void *)(uintptr_t)(i + 1) };
+}
+
+/* Collects @nr events in pieces and sees that each came once. */
+static unsigned int collect(unsigned int nr, unsigned int *cancelled)
+{
+	CUfileIOEvents_t events[NR];
+	bool seen[NR + 1] = { false };
+	unsigned int got = 0;
+
+	while (got < nr) {
+		unsigned int n = 7;
+
+		assert_ok(cf.cuFileBatchIOGetStatus(batch, 1, &n, events, NULL));
+		assert_in_range(n, 1, 7);
+		for (unsigned int i = 0; i < n; i++) {
+			uintptr_t cookie = (uintptr_t)events[i].cookie;
+
+			assert_in_range(cookie, 1, NR);
+			assert_false(seen[cookie]);
+			seen[cookie] = true;
+			if (events[i].status == CUFILE_CANCELED && cancelled) {
+				++*cancelled;
+				continue;
+			}
+			assert_int_equal(events[i].status, CUFILE_COMPLETE);
+			assert_int_equal(events[i].ret, PIECE);
+		}
+		got += n;
+	}
+	return got;
+}
+
+static void full(void **state)
+{
+	CUfileIOParams_t io[NR + 1];
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		for (unsigned int i = 0; i <= NR; i++)
+			io[i] = entry(i, CUFILE_READ);
+		assert_code(cf.cuFileBatchIOSubmit(batch, NR + 1, io, 0), 5040);
+		assert_ok(cf.cuFileBatchIOSubmit(batch, NR, io, 0));
+		assert_code(cf.cuFileBatchIOSubmit(batch, 1, io, 0), 5040);
+		collect(NR, NULL);
+		for (unsigned int i = 0; i < NR; i++)
+			assert_int_equal(
+				cf_differs(mem + i * PIECE, PIECE, (off_t)(2 * i * PIECE), 1),
+				PIECE);
+	}
+}
+
+static void both_directions(void **state)
+{
+	CUfileIOParams_t io[NR];
+
+	(void)state;
+	for (unsigned int i = 0; i < NR; i++) {
+		io[i] = entry(i, i % 2 ? CUFILE_WRITE : CUFILE_READ);
+		if (i % 2)
+			cf_fill(mem + i * PIECE, PIECE, (off_t)(2 * i * PIECE), 6);
+	}
+	assert_ok(cf.cuFileBatchIOSubmit(batch, NR / 2, io, 0));
+	assert_ok(cf.cuFileBatchIOSubmit(batch, NR / 2, io + NR / 2, 0));
+	collect(NR, NULL);
+	for (unsigned int i = 0; i < NR; i++) {
+		if (i % 2)
+			assert_int_equal(
+				cf_file_differs(cf_file("batch"), PIECE, (off_t)(2 * i * PIECE), 6),
+				PIECE);
+		else
+			assert_int_equal(
+				cf_differs(mem + i * PIECE, PIECE, (off_t)(2 * i * PIECE), 1),
+				PIECE);
+	}
+}
+
+static void waiting(void **state)
+{
+	struct timespec none = { 0 }, odd = { .tv_nsec = 2000000000 }, past = { .tv_sec = -5 };
+	CUfileIOEvents_t events[NR];
+	CUfileIOParams_t io[4];
+	unsigned int n = NR, got = 0;
+
+	(void)state;
+	for (unsigned int i = 0; i < 4; i++)
+		io[i] = entry(i, CUFILE_READ);
+	assert_ok(cf.cuFileBatchIOSubmit(batch, 4, io, 0));
+	for (int i = 0; i < 100000 && got < 2; i++) {
+		n = 2 - got;
+		assert_ok(cf.cuFileBatchIOGetStatus(batch, 0, &n, events, &none));
+		got += n;
+		if (!n)
+			usleep(100);
+	}
+	n = 2;
+	assert_ok(cf.cuFileBatchIOGetStatus(batch, 2, &n, events, &odd));
+	assert_int_equal(n, 2);
+	/* More than are in flight: those that are. */
+	n = NR;
+	assert_ok(cf.cuFileBatchIOGetStatus(batch, NR, &n, events, NULL));
+	assert_int_equal(n, 0);
+	n = 1;
+	assert_ok(cf.cuFileBatchIOGetStatus(batch, 1, &n, events, &past));
+	assert_code(cf.cuFileBatchIOGetStatus(batch, 0, NULL, events, NULL), 5022);
+	n = 1;
+	assert_code(cf.cuFileBatchIOGetStatus(batch, 0, &n, NULL, NULL), 5022);
+	n = 0;
+	assert_ok(cf.cuFileBatchIOGetStatus(batch, 0, &n, NULL, NULL));
+}
+
+/* Every entry gives its event, cancelled or not; afterwards the batch can be used. */
+static void cancelled(void **state)
+{
+	unsigned int given_up = 0;
+	CUfileIOParams_t io[NR];
+
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		for (unsigned int i = 0; i < NR; i++)
+			io[i] = entry(i, CUFILE_READ);
+		assert_ok(cf.cuFileBatchIOSubmit(batch, NR, io, 0));
+		assert_ok(cf.cuFileBatchIOCancel(batch));
+		assert_int_equal(collect(NR, &given_up), NR);
+	}
+	print_message("%u of %d were cancelled\n", given_up, 20 * NR);
+}
+
+/* A file may go, and the batch, and the driver, while entries are in flight. */
+static void pulled_away(void **state)
+{
+	CUfileIOParams_t io[NR];
+
+	(void)state;
+	for (int what = 0; what < 3; what++) {
+		for (unsigned int i = 0; i < NR; i++)
+			io[i] = entry(i, CUFILE_READ);
+		assert_ok(cf.cuFileBatchIOSubmit(batch, NR, io, 0));
+		if (what == 0) {
+			cf.cuFileHandleDeregister(fh);
+			collect(NR, NULL);
+			fh = cf_register(open(cf_file("batch"), O_RDWR | O_CLOEXEC));
+		} else if (what == 1) {
+			cf.cuFileBatchIODestroy(batch);
+			assert_ok(cf.cuFileBatchIOSetUp(&batch, NR));
+		} else {
+			assert_ok(cf.cuFileDriverClose());
+			assert_int_equal(cf.cuFileUseCount(), 0);
+		}
+	}
+}
+
+static void bad_entries(void **state)
+{
+	CUfileIOParams_t io[6];
+	CUfileIOEvents_t events[6];
+	unsigned int n = 6;
+
+	(void)state;
+	assert_ok(cf.cuFileBufRegister(mem, NR * PIECE, 0));
+	for (unsigned int i = 0; i < 6; i++)
+		io[i] = entry(i, CUFILE_READ);
+	io[0].u.batch.file_offset = -1;
+	io[1].u.batch.devPtr_offset = -1;
+	io[2].u.batch.devPtr_base = NULL;
+	io[3].u.batch.devPtr_offset = (off_t)(NR * PIECE); /* past what is registered */
+	assert_ok(cf.cuFileBatchIOSubmit(batch, 6, io, 0));
+	assert_ok(cf.cuFileBatchIOGetStatus(batch, 6, &n, events, NULL));
+	assert_int_equal(n, 6);
+	for (unsigned int i = 0; i < 6; i++) {
+		bool good = (uintptr_t)events[i].cookie > 4;
+
+		assert_int_equal(events[i].status, good ? CUFILE_COMPLETE : CUFILE_FAILED);
+		assert_int_equal((ssize_t)events[i].ret, good ? (ssize_t)PIECE : -EIO);
+	}
+	assert_ok(cf.cuFileBufDeregister(mem));
+}
+
+#define batch_test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		batch_test(full),      batch_test(both_directions), batch_test(waiting),
+		batch_test(cancelled), batch_test(bad_entries),	    batch_test(pulled_away),
+	};
+	int failed;
+
+	cf_alarm(150);
+	cf_load();
+	cf_gpu();
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	cf_gpu_close();
+	return failed;
+}
