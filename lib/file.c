@@ -443,9 +443,8 @@ void pl_files_fini(struct peerlane *ctx)
 			struct peerlane_file *f = lists[i];
 
 			lists[i] = f->next;
-			if (!i) {
+			if (!i)
 				close_fds(f);
-			}
 			free(f);
 		}
 	}
