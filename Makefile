@@ -14,7 +14,7 @@ all:
 programs:
 	@scripts/setup build
 	@scripts/configure $(BUILD) -Dprefix=$(PREFIX)
-	@ninja -C $(BUILD) tools/peerlane examples/strrev bench/peer_cufile bench/limits
+	@ninja -C $(BUILD) tools/peerlane examples/strrev examples/strrev_gds bench/peer_cufile bench/limits
 
 demo: programs
 	@scripts/demo $(BUILD)

@@ -2,6 +2,7 @@
 /* peerlane check: what this machine can do, and which way a file's data would take. */
 #include "cleanup.h"
 #include "commands.h"
+#include "cufile.h"
 #include "graphics.h"
 #include "human.h"
 #include "message.h"
@@ -20,7 +21,7 @@
 enum { BEST = 0, WORKS = 1, BROKEN = 2 };
 
 struct check_args {
-	bool json, quiet;
+	bool json, quiet, cufile;
 	unsigned int gpu;
 	const char *backend;
 };
@@ -30,6 +31,8 @@ static const struct pl_option options[] = {
 	  "Print everything as JSON.", 0, 0 },
 	{ "quiet", PL_OPTION_FLAG, offsetof(struct check_args, quiet), NULL,
 	  "Print only the last line, the verdict.", 0, 0 },
+	{ "cufile", PL_OPTION_FLAG, offsetof(struct check_args, cufile), NULL,
+	  "Add the configuration libcufile.so.0 would use, and where it is from.", 0, 0 },
 	{ "gpu", PL_OPTION_COUNT, offsetof(struct check_args, gpu), "N",
 	  "Check for GPU number N (default 0).", 0, 0 },
 	{ "backend", PL_OPTION_CHOICE, offsetof(struct check_args, backend), "auto|cuda|sim",
@@ -264,6 +267,8 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	if (pl_session_open(&session, args.backend, args.gpu, 0))
 		session.ctx = NULL;
 	report_machine(&report, &session);
+	if (args.cufile)
+		pl_cufile_report(&report);
 	if (path)
 		err = report_file(&report, &session, path, &found);
 	if (!err) {

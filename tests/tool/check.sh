@@ -54,6 +54,20 @@ expect 2 "$tool" check /dev/null
 expect 2 "$tool" check --gpu 99
 says err '99'
 
+# The configuration of the drop-in, and where each value is from.
+printf '%s' '{ "properties": { "io_batchsize": 99 }, "nonsense": 1 } // end' >c.json
+expect 1 env CUFILE_ENV_PATH_JSON="$dir/c.json" CUFILE_FORCE_COMPAT_MODE=1 "$tool" check --cufile
+says out 'libcufile.so.0'
+says out "99, from $dir/c.json"
+says out 'true, from CUFILE_FORCE_COMPAT_MODE'
+says out 'unknown key "nonsense"'
+expect 1 env CUFILE_ENV_PATH_JSON="$dir/c.json" "$tool" check --cufile --json file
+json 'd["cufile"]["file"].endswith("c.json") and len(d["cufile"]["warnings"]) == 1'
+json '[s["value"] for s in d["cufile"]["settings"] if s["key"] == "properties.io_batchsize"] == [99]'
+json 'all(s["from"] and s["use"] for s in d["cufile"]["settings"])'
+expect 1 "$tool" check --json
+json '"cufile" not in d'
+
 if [ -d /dev/shm ] && [ -w /dev/shm ]; then
 	expect 1 "$tool" check --json /dev/shm
 	json 'd["file"]["fs"] == "tmpfs" and d["file"]["block_devices"] == []'
