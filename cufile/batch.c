@@ -283,17 +283,14 @@ static unsigned int collect(struct peerlane *ctx, struct batch *b, unsigned int 
 	return n;
 }
 
-/* A time the engine takes: no address there, or nonsense in it, must not fail the call. */
+/* A time the engine takes. No address there, or no time behind it, means to wait: some programs
+ * pass the address of a single number, and what follows it is anything. */
 static const struct timespec *sane(const struct timespec *timeout, struct timespec *copy)
 {
 	if ((uintptr_t)timeout < LOWEST_ADDRESS)
 		return NULL;
 	*copy = *timeout;
-	if (copy->tv_sec < 0 || copy->tv_nsec < 0)
-		*copy = (struct timespec){ 0 };
-	copy->tv_sec += copy->tv_nsec / 1000000000;
-	copy->tv_nsec %= 1000000000;
-	return copy;
+	return copy->tv_sec < 0 || copy->tv_nsec < 0 || copy->tv_nsec > 999999999 ? NULL : copy;
 }
 
 CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch, unsigned int min_nr,

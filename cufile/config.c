@@ -222,22 +222,6 @@ static void take_variable(struct pl_cf_config *c, enum pl_cf_id id, const char *
 		pl_cf_config_warn(c, "%s=\"%.80s\" is not understood and ignored", s->env, text);
 }
 
-/* Variables that mean something to the other library, and those of ours. */
-static bool known_variable(const char *name, size_t len)
-{
-	static const char *const others[] = { "CUFILE_ENV_PATH_JSON", "CUFILE_RDMA_DC_KEY",
-					      "CUFILE_ENV_EXPERIMENTAL_FS" };
-
-	for (int i = 0; i < PL_CF_NR; i++)
-		if (pl_cf_settings[i].env && strlen(pl_cf_settings[i].env) == len &&
-		    !strncmp(pl_cf_settings[i].env, name, len))
-			return true;
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (strlen(others[i]) == len && !strncmp(others[i], name, len))
-			return true;
-	return false;
-}
-
 static void read_environment(struct pl_cf_config *c)
 {
 	for (int i = 0; i < PL_CF_NR; i++) {
@@ -245,12 +229,6 @@ static void read_environment(struct pl_cf_config *c)
 
 		if (text && *text)
 			take_variable(c, (enum pl_cf_id)i, text);
-	}
-	for (char **e = environ; e && *e; e++) {
-		size_t len = strcspn(*e, "=");
-
-		if (!strncmp(*e, "CUFILE_", 7) && !known_variable(*e, len))
-			pl_cf_config_warn(c, "%.*s is not a known variable", (int)len, *e);
 	}
 }
 
