@@ -94,8 +94,8 @@ class Bench:
         return self.run("limits", [f"{self.build}/bench/limits", *words, "--repeat",
                                    str(self.args.repeat)])
 
-    def peer(self, row):
-        """libcufile on this shape."""
+    def peer(self, row, lib=None):
+        """libcufile on this shape: the usual one, or that of the tree."""
         command = [f"{self.build}/bench/peer_cufile", "--file", self.file, "--op", row.op,
                    "--size", str(row.size), "--threads", str(row.threads), "--bytes",
                    str(row.total), "--repeat", str(self.args.repeat), "--udev-record",
@@ -104,8 +104,26 @@ class Bench:
             command.append("--random")
         if row.batch:
             command += ["--batch", str(row.batch)]
-        return self.run("libcufile", command,
+        if lib:
+            command += ["--lib", lib, "--who", "peerlane-cufile"]
+        elif self.args.peer_lib:
+            command += ["--lib", self.args.peer_lib]
+        return self.run("peerlane-cufile" if lib else "libcufile", command,
                         {"CUFILE_LOGFILE_PATH": os.path.join(self.args.dir, "cufile.log")})
+
+    def drop_in(self, row):
+        """Our engine on this shape, through the drop-in libcufile."""
+        return self.peer(row, f"{self.build}/cufile/libcufile.so.0")
+
+    def stream(self, lib, who, streams):
+        """Stream-ordered reads of 1 MiB."""
+        command = [f"{self.build}/bench/stream_cufile", "--file", self.file, "--streams",
+                   str(streams), "--bytes", str(GIB), "--repeat", str(self.args.repeat),
+                   "--who", who]
+        if lib:
+            command += ["--lib", lib]
+        return self.run(who, command, {"CUFILE_LOGFILE_PATH": os.path.join(self.args.dir,
+                                                                           "cufile.log")})
 
     def ours(self, row, flags=""):
         """The engine on this shape."""
@@ -162,6 +180,41 @@ def measure(bench, row, limits, raw):
           f" {show(ours and ours['p50_us'], '{:.1f}'):>10} {show(ours and ours['cpu_s_per_gb'], '{:.3f}'):>7}"
           f" {show(peer and peer['gbps']):>7} {show(of['limit']):>6} {show(of['peer']):>6}"
           f" {show(of['raw']):>6}  {ours['path'] if ours else '-':9}{verdict(wishes):8} {asked}", flush=True)
+
+
+def drop_in_row(bench, row):
+    """One row of the second table: the drop-in beside the engine itself and NVIDIA's library."""
+    names = ("gbps", "gb_per_s") if row.size >= MIB else ("ops_per_s", "ops_per_s")
+    native, via, peer = bench.ours(row), bench.drop_in(row), bench.peer(row)
+    rate = via and via[names[0]]
+    of_native = ratio(rate, native and native[names[1]])
+    of_peer = ratio(rate, peer and peer[names[0]])
+    wishes = [(of_native, 0.97), (of_peer, 3.0 if row.batch and row.op == "read" else None)]
+    print(f"{row.op:6}{row.text:32}{show(via and via['gbps']):>7} "
+          f"{show(via and via['ops_per_s'], '{:.0f}'):>9} {show(of_native):>7} {show(of_peer):>7}"
+          f"  {verdict(wishes)}", flush=True)
+
+
+def stream_rows(bench, peer_lib):
+    """Stream-ordered reads of 1 MiB through both libraries."""
+    for streams in (1, 4, 16):
+        via = bench.stream(f"{bench.build}/cufile/libcufile.so.0", "peerlane-cufile", streams)
+        peer = bench.stream(peer_lib, "libcufile", streams)
+        of_peer = ratio(via and via["gbps"], peer and peer["gbps"])
+        print(f"{'read':6}{f'1 MiB calls in {streams} streams, cached':32}"
+              f"{show(via and via['gbps']):>7} {'':>9} {'':>7} {show(of_peer):>7}"
+              f"  {verdict([(of_peer, 3.0)])}", flush=True)
+
+
+def drop_in_table(bench, args):
+    """What programs that use cuFile get."""
+    print(f"\nthrough the cuFile interface\n{'op':6}{'shape':32}{'GB/s':>7} {'ops/s':>9}"
+          f" {'/engine':>7} {'/peer':>7}")
+    for row in rows(args.bytes):
+        if not args.only or args.only in row.op + " " + row.text:
+            drop_in_row(bench, row)
+    if not args.only or args.only in "read streams":
+        stream_rows(bench, args.peer_lib)
 
 
 def cpu_row(bench, full):
@@ -221,6 +274,9 @@ def main():
     ap.add_argument("--repeat", type=int, default=5, help="passes of each measurement")
     ap.add_argument("--timeout", type=int, default=120, help="seconds for one program")
     ap.add_argument("--out", help="file for the raw results, one JSON object a line")
+    ap.add_argument("--cufile", action="store_true",
+                    help="instead of the first table: the drop-in beside engine and peer")
+    ap.add_argument("--peer-lib", help="NVIDIA's libcufile.so.0, where the loader has none")
     ap.add_argument("--only", help="rows whose text contains this")
     args = ap.parse_args()
     tmp = None
@@ -241,6 +297,9 @@ def main():
                   f"{d['gbps']:.2f} GB/s")
     if not limits:
         sys.exit("no GPU here: see bench/sim.py")
+    if args.cufile:
+        drop_in_table(bench, args)
+        return
     raw = {} if args.only else raw_rates(bench, args.bytes)
     if not args.only:
         bare_loop(bench)
