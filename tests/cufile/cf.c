@@ -52,19 +52,26 @@ void cf_load(void)
 
 /* ------------------------------------------------------------------ GPU */
 
+void *cf_cuda(const char *name)
+{
+	const char *path_of = getenv("PEERLANE_LIBCUDA");
+	void *lib;
+
+	if (strcmp(peerlane_backend(cf_gpu()), "cuda") != 0)
+		return NULL;
+	lib = dlopen(path_of ? path_of : "libcuda.so.1", RTLD_NOW);
+	return lib ? dlsym(lib, name) : NULL;
+}
+
 /* Makes the primary context of GPU 0 current in this thread. */
 static void make_current(void)
 {
-	const char *name = getenv("PEERLANE_LIBCUDA");
-	void *lib = dlopen(name ? name : "libcuda.so.1", RTLD_NOW);
 	int (*retain)(void **context, int device);
 	int (*set)(void *context);
 	void *context;
 
-	if (!lib)
-		return;
-	*(void **)(void *)&retain = dlsym(lib, "cuDevicePrimaryCtxRetain");
-	*(void **)(void *)&set = dlsym(lib, "cuCtxSetCurrent");
+	*(void **)(void *)&retain = cf_cuda("cuDevicePrimaryCtxRetain");
+	*(void **)(void *)&set = cf_cuda("cuCtxSetCurrent");
 	if (retain && set && !retain(&context, 0))
 		set(context);
 }

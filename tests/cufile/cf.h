@@ -97,6 +97,8 @@ struct peerlane *cf_gpu(void);
 void cf_gpu_close(void);
 char *cf_alloc(size_t bytes);
 void cf_free(void *addr);
+/* A function of the CUDA driver; NULL on the simulator. */
+void *cf_cuda(const char *name);
 /* Byte i of the pattern @seed. */
 void cf_pattern(void *mem, size_t bytes, off_t offset, unsigned int seed);
 void cf_fill(void *gpu, size_t bytes, off_t offset, unsigned int seed);
