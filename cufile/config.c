@@ -180,7 +180,7 @@ static bool parse_switch(const char *text, uint64_t *out)
 	static const char *const off[] = { "0", "false", "no", "off" };
 
 	for (int i = 0; i < 4; i++) {
-		if (strcasecmp(text, on[i]) && strcasecmp(text, off[i]))
+		if (strcasecmp(text, on[i]) != 0 && strcasecmp(text, off[i]) != 0)
 			continue;
 		*out = !strcasecmp(text, on[i]);
 		return true;

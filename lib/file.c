@@ -342,8 +342,8 @@ static void bury(struct peerlane *ctx, struct peerlane_file *f)
 		*p = f->next;
 	f->next = ctx->dead;
 	ctx->dead = f;
-	if (++ctx->nr_dead > MAX_DEAD) {
-		for (p = &ctx->dead; (*p)->next; p = &(*p)->next)
+	if (++ctx->nr_dead > MAX_DEAD && f->next) {
+		for (p = &f->next; (*p)->next; p = &(*p)->next)
 			;
 		free(*p);
 		*p = NULL;

@@ -39,7 +39,7 @@ int pl_sim_share_open(struct pl_gpu **out, char *why, size_t why_bytes)
 	if (symbol) {
 		memcpy(&device, &symbol, sizeof(device));
 		s = device();
-		if (!s || memcmp(s->magic, MAGIC, sizeof(s->magic)) || s->version != VERSION ||
+		if (!s || memcmp(s->magic, MAGIC, sizeof(s->magic)) != 0 || s->version != VERSION ||
 		    s->table_bytes != sizeof(struct pl_gpu_ops))
 			s = &mine;
 	}

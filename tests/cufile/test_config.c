@@ -83,7 +83,7 @@ static void warned_about(void **state)
 {
 	(void)state;
 	one_warning("{ \"properties\": { \"io_batchsise\": 4 } }", "io_batchsise");
-	one_warning("{ \"propertys\": { \"io_batchsize\": 4 } }", "propertys.io_batchsize");
+	one_warning("{ \"property\": { \"io_batchsize\": 4 } }", "property.io_batchsize");
 	one_warning("{ \"fs\": { \"block\": { \"nvme\": { \"use_pci_p2pdma\": true } } } }",
 		    "fs.block.nvme");
 	one_warning("{ \"properties\": { \"io_batchsize\": 257 } }", "257");
