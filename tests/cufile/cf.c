@@ -189,8 +189,8 @@ void cf_remove_dir(void)
 
 const char *cf_file(const char *name)
 {
-	static char names[8][PATH_MAX + 64];
-	static unsigned int next;
+	static _Thread_local char names[8][PATH_MAX + 64];
+	static _Thread_local unsigned int next;
 	const char *base = getenv("CF_DIR");
 	char *out = names[next++ % 8];
 
