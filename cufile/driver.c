@@ -44,6 +44,7 @@ static void fork_child(void)
 	pl_cf_batches_forget();
 	pl_cf_buffers_forget();
 	pl_cf_streams_forget();
+	pl_cf_stats_forget();
 }
 
 static void fork_register(void)

@@ -205,6 +205,12 @@ void pl_cf_stats_close(void)
 	pthread_mutex_unlock(&lock);
 }
 
+void pl_cf_stats_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pl_cf_stats_close();
+}
+
 CUfileError_t cuFileSetStatsLevel(int wanted)
 {
 	if (wanted < 0 || wanted > 3)

@@ -11,6 +11,8 @@
 void pl_cf_stats_open(int level);
 void pl_cf_stats_close(void);
 void pl_cf_stats_log(void);
+/* In a forked child. */
+void pl_cf_stats_forget(void);
 
 /* The time, or 0 when nothing is collected. */
 uint64_t pl_cf_stats_begin(void);
