@@ -107,7 +107,8 @@ static void perform(void *arg, int err)
 									 : *r->file_offset,
 			     r->fixed & CU_FILE_STREAM_FIXED_BUF_OFFSET ? r->buf_offset_now
 									: *r->buf_offset);
-	*r->bytes = pl_cf_stream_count(n);
+	/* Some programs look at it instead of waiting for the stream: then the data is there, too. */
+	__atomic_store_n(r->bytes, pl_cf_stream_count(n), __ATOMIC_RELEASE);
 	pl_cf_file_put(r->fh);
 	free(r);
 }
