@@ -85,6 +85,7 @@ enum {
 	X(copy_to, "cuMemcpyHtoDAsync_v2", (pl_cu_ptr, const void *, size_t, void *), 1)           \
 	X(copy_from, "cuMemcpyDtoHAsync_v2", (void *, pl_cu_ptr, size_t, void *), 1)               \
 	X(copy_any, "cuMemcpyAsync", (pl_cu_ptr, pl_cu_ptr, size_t, void *), 1)                    \
+	X(set_async, "cuMemsetD8Async", (pl_cu_ptr, unsigned char, size_t, void *), 1)             \
 	X(stream_create, "cuStreamCreateWithPriority", (void **, unsigned int, int), 1)            \
 	X(stream_destroy, "cuStreamDestroy_v2", (void *), 1)                                       \
 	X(stream_sync, "cuStreamSynchronize", (void *), 1)                                         \

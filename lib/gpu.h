@@ -7,6 +7,8 @@
 #ifndef PL_GPU_H
 #define PL_GPU_H
 
+#include "serve.h"
+
 #include <peerlane/gpu.h>
 #include <stdbool.h>
 
@@ -43,6 +45,22 @@ enum pl_dir {
 struct pl_gpu;
 struct pl_queue; /* copies in order, for one owner (a stream) */
 struct pl_mark;	 /* a point in a queue (an event), reusable once it was passed */
+
+/*
+ * A stream of the caller that is served without driver calls: copies given to @queue are done by
+ * a kernel on the stream itself. Head of the back end's own struct.
+ */
+struct pl_serve {
+	void *owner; /* context of the stream, and of the memory it can copy */
+	struct pl_queue *queue;
+	struct pl_mark *marks[PL_SERVE_MARKS];
+};
+
+enum pl_serve_state {
+	PL_SERVE_COMING, /* the kernel has not begun */
+	PL_SERVE_HERE,
+	PL_SERVE_GONE, /* it has ended: no copy is made any more */
+};
 
 typedef void (*pl_stream_fn)(void *arg);
 
@@ -105,6 +123,20 @@ struct pl_gpu_ops {
 	/* Queue: hold the stream until (int32_t)(*@flag - @value) >= 0. @flag is in memory of
 	 * pin_alloc(). */
 	int (*stream_hold)(struct pl_gpu *gpu, void *stream, uint32_t *flag, uint32_t value);
+
+	/* Serving a stream by a kernel; NULL where the back end has none. create() may wait for work
+	 * of the stream's context; -EOPNOTSUPP where it cannot be done, then hold the stream. */
+	int (*serve_create)(struct pl_gpu *gpu, void *stream, struct pl_serve **out);
+	void (*serve_destroy)(struct pl_gpu *gpu, struct pl_serve *serve);
+	/* Queue the kernel of request @number, whose copies are @bytes at most; 0: there are none.
+	 * It holds the stream until serve_quit(). */
+	int (*serve_launch)(struct pl_gpu *gpu, void *stream, struct pl_serve *serve,
+			    uint32_t number, size_t bytes);
+	/* These call no driver. begin(): after the work before, before the kernel of @number starts
+	 * and before its first copy. quit(): copies that have not begun never will. */
+	void (*serve_begin)(struct pl_serve *serve, uint32_t number);
+	enum pl_serve_state (*serve_state)(const struct pl_serve *serve, uint32_t number);
+	void (*serve_quit)(struct pl_serve *serve, uint32_t number);
 
 	/* The public gpu.h. */
 	int (*count)(struct pl_gpu *gpu);

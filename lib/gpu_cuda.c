@@ -11,16 +11,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-struct pl_queue {
-	void *owner;
-	void *stream;
-};
-
-struct pl_mark {
-	void *owner;
-	void *event;
-};
-
 static __thread int last_result;
 
 int pl_cuda_check(int result)
@@ -290,8 +280,11 @@ static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
 		     const struct pl_copy *list, unsigned int nr, struct pl_mark *mark)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	int err = pl_cuda_enter(c, q->owner), err2, code = 0;
+	int err, err2, code = 0;
 
+	if (q->box)
+		return pl_cuda_box_copy(q->box, dir, list, nr, mark->index);
+	err = pl_cuda_enter(c, q->owner);
 	if (err)
 		return err;
 	if (pl_cuda_scatter_fits(c, dir, list, nr)) {
@@ -326,6 +319,8 @@ static int cuda_mark_done(struct pl_gpu *gpu, struct pl_mark *m)
 	struct pl_cuda *c = pl_cuda_of(gpu);
 	int result;
 
+	if (m->box)
+		return pl_cuda_box_mark_done(m->box, m->index);
 	if (pl_cuda_enter(c, m->owner))
 		return -EREMOTEIO;
 	result = c->api.event_query(m->event);
@@ -498,6 +493,12 @@ const struct pl_gpu_ops pl_gpu_cuda = {
 	.stream_key = pl_cuda_stream_key,
 	.stream_call = pl_cuda_stream_call,
 	.stream_hold = pl_cuda_stream_hold,
+	.serve_create = pl_cuda_serve_create,
+	.serve_destroy = pl_cuda_serve_destroy,
+	.serve_launch = pl_cuda_serve_launch,
+	.serve_begin = pl_cuda_serve_begin,
+	.serve_state = pl_cuda_serve_state,
+	.serve_quit = pl_cuda_serve_quit,
 	.count = cuda_count,
 	.info = cuda_info,
 	.alloc = cuda_alloc,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the CUDA back end share: gpu_cuda.c (devices, memory, copies) and
- * gpu_cuda_stream.c (the caller's streams, kernels).
+ * What the files of the CUDA back end share: gpu_cuda.c (devices, memory, copies),
+ * gpu_cuda_stream.c (the caller's streams, kernels) and gpu_cuda_serve.c (streams served by a
+ * kernel).
  */
 #ifndef PL_GPU_CUDA_H
 #define PL_GPU_CUDA_H
@@ -15,6 +16,22 @@
 
 struct pl_cuda_module; /* a loaded kernel image */
 struct pl_cuda_owner;  /* a context, see gpu_cuda_context.c */
+struct pl_cuda_box;    /* a mailbox, see gpu_cuda_serve.c */
+struct pl_cuda_boxes;
+
+/* Copies by the copy engine, in a stream of our own; or, with a box, by a kernel. */
+struct pl_queue {
+	void *owner;
+	void *stream;
+	struct pl_cuda_box *box;
+};
+
+struct pl_mark {
+	void *owner;
+	void *event;
+	struct pl_cuda_box *box;
+	unsigned int index; /* in the box */
+};
 
 struct pl_cuda_device {
 	void *primary; /* retained context; NULL until first used */
@@ -26,11 +43,13 @@ struct pl_cuda {
 	struct pl_gpu gpu;
 	struct pl_cuda_api api;
 	int nr_gpus;
-	pthread_mutex_t lock; /* guards devices[], owners and modules */
+	pthread_mutex_t lock; /* guards devices[], owners, modules and boxes */
 	struct pl_cuda_device devices[PL_CUDA_MAX_GPUS];
 	struct pl_cuda_owner *owners;
 	struct pl_cuda_module *modules;
-	bool held; /* a stream of the caller was made to wait at least once; atomic */
+	struct pl_cuda_boxes *boxes;
+	bool held;   /* a stream of the caller was made to wait at least once; atomic */
+	bool served; /* or served by a kernel; atomic */
 };
 
 static inline struct pl_cuda *pl_cuda_of(struct pl_gpu *gpu)
@@ -67,7 +86,22 @@ void pl_cuda_prepare(struct pl_gpu *gpu, void *owner);
 int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
 		    unsigned int nr);
 
+/* gpu_cuda_serve.c: streams served by a kernel */
+int pl_cuda_serve_load(struct pl_cuda *c, void *owner, bool may_load, void **function);
+int pl_cuda_serve_create(struct pl_gpu *gpu, void *stream, struct pl_serve **out);
+void pl_cuda_serve_destroy(struct pl_gpu *gpu, struct pl_serve *serve);
+int pl_cuda_serve_launch(struct pl_gpu *gpu, void *stream, struct pl_serve *serve, uint32_t number,
+			 size_t bytes);
+void pl_cuda_serve_begin(struct pl_serve *serve, uint32_t number);
+enum pl_serve_state pl_cuda_serve_state(const struct pl_serve *serve, uint32_t number);
+void pl_cuda_serve_quit(struct pl_serve *serve, uint32_t number);
+int pl_cuda_box_copy(struct pl_cuda_box *box, enum pl_dir dir, const struct pl_copy *list,
+		     unsigned int nr, unsigned int mark);
+int pl_cuda_box_mark_done(struct pl_cuda_box *box, unsigned int mark);
+
 /* gpu_cuda_stream.c */
+/* Enters the context of @stream; the current one for the default streams. @owner may be NULL. */
+int pl_cuda_enter_stream(struct pl_cuda *c, void *stream, void **owner);
 int pl_cuda_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2]);
 int pl_cuda_stream_call(struct pl_gpu *gpu, void *stream, pl_stream_fn fn, void *arg);
 int pl_cuda_stream_hold(struct pl_gpu *gpu, void *stream, uint32_t *flag, uint32_t value);

@@ -38,8 +38,8 @@ bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_co
 
 	/* Streams of the caller that wait for our transfers can take up all the channels on which a
 	 * kernel could start, and then it would wait for them; the copy engines have their own. */
-	if (c->gpu.no_kernels || __atomic_load_n(&c->held, __ATOMIC_RELAXED) || nr < MIN_PIECES ||
-	    nr > PIECES)
+	if (c->gpu.no_kernels || __atomic_load_n(&c->held, __ATOMIC_RELAXED) ||
+	    __atomic_load_n(&c->served, __ATOMIC_RELAXED) || nr < MIN_PIECES || nr > PIECES)
 		return false;
 	for (unsigned int i = 0; i < nr; i++)
 		if (list[i].bytes > MAX_PIECE_BYTES ||
@@ -62,7 +62,8 @@ void pl_cuda_prepare(struct pl_gpu *gpu, void *owner)
 	if ((!owner && pl_cuda_current(c, &owner)) || pl_cuda_enter(c, owner))
 		return;
 	/* A driver that does not take the kernel will not take it next time. */
-	if (pl_cuda_function(c, owner, &scatter, true, &function))
+	if (pl_cuda_function(c, owner, &scatter, true, &function) ||
+	    pl_cuda_serve_load(c, owner, true, &function))
 		c->gpu.no_kernels = true;
 	pl_cuda_leave(c);
 }

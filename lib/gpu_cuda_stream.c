@@ -21,8 +21,7 @@ struct pl_cuda_module {
 	void *function;
 };
 
-/* Enters the context of @stream; the current one for the default streams. */
-static int enter_stream(struct pl_cuda *c, void *stream, void **owner)
+int pl_cuda_enter_stream(struct pl_cuda *c, void *stream, void **owner)
 {
 	void *ctx = NULL;
 	int err;
@@ -44,7 +43,7 @@ int pl_cuda_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2])
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
 	void *owner;
-	int err = enter_stream(c, stream, &owner);
+	int err = pl_cuda_enter_stream(c, stream, &owner);
 
 	if (err)
 		return err;
@@ -59,7 +58,7 @@ int pl_cuda_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2])
 int pl_cuda_stream_call(struct pl_gpu *gpu, void *stream, pl_stream_fn fn, void *arg)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	int err = enter_stream(c, stream, NULL);
+	int err = pl_cuda_enter_stream(c, stream, NULL);
 
 	if (err)
 		return err;
@@ -102,7 +101,7 @@ static int hold_by_callback(struct pl_cuda *c, void *stream, uint32_t *flag, uin
 int pl_cuda_stream_hold(struct pl_gpu *gpu, void *stream, uint32_t *flag, uint32_t value)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	int err = enter_stream(c, stream, NULL);
+	int err = pl_cuda_enter_stream(c, stream, NULL);
 	pl_cu_ptr addr;
 
 	if (err)
@@ -141,7 +140,7 @@ void pl_cuda_stream_destroy(struct pl_gpu *gpu, void *stream)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
 
-	if (!stream || enter_stream(c, stream, NULL))
+	if (!stream || pl_cuda_enter_stream(c, stream, NULL))
 		return;
 	c->api.stream_sync(stream);
 	c->api.stream_destroy(stream);
@@ -151,7 +150,7 @@ void pl_cuda_stream_destroy(struct pl_gpu *gpu, void *stream)
 int pl_cuda_stream_sync(struct pl_gpu *gpu, void *stream)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
-	int err = enter_stream(c, stream, NULL);
+	int err = pl_cuda_enter_stream(c, stream, NULL);
 
 	if (err)
 		return err;
@@ -244,7 +243,7 @@ int pl_cuda_launch(struct pl_gpu *gpu, void *stream, const struct peerlane_kerne
 	(void)arg_bytes;
 	if (!kernel->ptx || nr_args > 16)
 		return -EINVAL;
-	err = enter_stream(c, stream, &owner);
+	err = pl_cuda_enter_stream(c, stream, &owner);
 	if (err)
 		return err;
 	err = pl_cuda_function(c, owner, kernel, true, &function);

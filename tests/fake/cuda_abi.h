@@ -150,6 +150,13 @@ int fake_cuda_violations(char *text, size_t bytes);
 /* Sets the failures to inject, as FAKE_CUDA_FAIL does; NULL clears them. 0 or -EINVAL. */
 int fake_cuda_fail(const char *spec);
 
+/* How strict the fake is beyond the rules, for calls while streams are waiting: */
+#define FAKE_STRICT_CALLS 1u /* threads of Peerlane make none while a stream is served */
+#define FAKE_STRICT_LOCK 2u  /* some wait for all streams and keep all other calls out meanwhile */
+#define FAKE_STALL 4u	     /* kernels that serve a stream copy nothing */
+/* Sets these and returns what was set before. */
+unsigned int fake_cuda_strict(unsigned int flags);
+
 /* What tests call, for cuda_abi_load(). */
 #define CUDA_ABI(X)                                                                                \
 	X(cuInit)                                                                                  \
@@ -187,7 +194,9 @@ int fake_cuda_fail(const char *spec);
 	X(cuStreamCreate)                                                                          \
 	X(cuStreamDestroy_v2)                                                                      \
 	X(cuStreamSynchronize)                                                                     \
-	X(cuLaunchHostFunc)
+	X(cuLaunchHostFunc)                                                                        \
+	X(cuModuleLoadData)                                                                        \
+	X(cuModuleUnload)
 
 struct cuda_abi {
 #define X(symbol) __typeof__(symbol) *symbol;

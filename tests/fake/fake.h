@@ -51,6 +51,9 @@ struct fake_op;
 /* Runs with the lock held, which it may give up; @live is false when the context has failed. */
 typedef int (*fake_run)(struct fake_op *op, bool live);
 
+/* Takes the arguments of a launch of @nr_blocks. */
+typedef int (*fake_take)(struct fake_op *op, unsigned int nr_blocks, void **args);
+
 /* One piece of work of a stream. */
 struct fake_op {
 	struct fake_op *next;
@@ -85,6 +88,10 @@ int fake_begin(const char *symbol, struct fake_context **ctx);
 int fake_begin_undo(const char *symbol, struct fake_context **ctx);
 int fake_end(int result);
 int fake_injected(const char *symbol);
+/* In FAKE_STRICT_LOCK mode, between these two no other call begins; lock held. */
+bool fake_alone_begin(void);
+bool fake_stalled(void);
+void fake_alone_end(void);
 void fake_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int fake_nr_gpus(void);
 
@@ -132,6 +139,17 @@ void fake_wait_memory(uint64_t addr, size_t bytes);
 uint64_t fake_last_ticket(void);
 unsigned int fake_streams_drop(struct fake_context *ctx);
 void fake_streams_report(struct fake_report *report);
+
+/* Waits until all work of a context is done; in FAKE_STRICT_LOCK mode every other call waits as
+ * well. */
+void fake_wait_alone(const struct fake_context *ctx);
+/* Before a call that needs a new channel: in FAKE_STRICT_LOCK mode the same. */
+void fake_wait_channel(const struct fake_context *ctx);
+
+/* serve.c */
+int fake_take_serve(struct fake_op *op, unsigned int nr_blocks, void **args);
+/* Kernels that serve a stream and run now. */
+unsigned int fake_serving(void);
 
 /* event.c */
 unsigned int fake_events_drop(struct fake_context *ctx);

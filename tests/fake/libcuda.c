@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define MAX_FAILS 8
@@ -36,6 +37,10 @@ static unsigned int nr_fails;
 static int nr_violations;
 static char violations[2048];
 static int calls_after_fork;
+static unsigned int strict; /* also read without the lock */
+static bool alone;	    /* a call keeps all others out */
+static __thread bool alone_is_me;
+static pthread_cond_t alone_over = PTHREAD_COND_INITIALIZER;
 
 /* Takes one "symbol:after:code[:count]". */
 static int parse_fail(const char *text, struct fail *out)
@@ -135,6 +140,51 @@ int fake_cuda_violations(char *text, size_t bytes)
 	return nr;
 }
 
+unsigned int fake_cuda_strict(unsigned int flags)
+{
+	unsigned int before;
+
+	pthread_mutex_lock(&fake_lock);
+	before = strict;
+	__atomic_store_n(&strict, flags, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&fake_lock);
+	return before;
+}
+
+bool fake_stalled(void)
+{
+	return __atomic_load_n(&strict, __ATOMIC_RELAXED) & FAKE_STALL;
+}
+
+bool fake_alone_begin(void)
+{
+	if (!(strict & FAKE_STRICT_LOCK) || alone)
+		return false;
+	alone = alone_is_me = true;
+	return true;
+}
+
+void fake_alone_end(void)
+{
+	alone = alone_is_me = false;
+	pthread_cond_broadcast(&alone_over);
+}
+
+/* Threads of Peerlane have a name. */
+static void check_caller(const char *symbol)
+{
+	char name[16] = "";
+
+	if (!(strict & FAKE_STRICT_CALLS) || !fake_serving())
+		return;
+	prctl(PR_GET_NAME, name);
+	if (!strncmp(name, "peerlane", 8)) {
+		fprintf(stderr, "fake libcuda: %s called by %s while a stream is served\n", symbol,
+			name);
+		abort();
+	}
+}
+
 int fake_begin_undo(const char *symbol, struct fake_context **ctx)
 {
 	int result = 0;
@@ -144,6 +194,9 @@ int fake_begin_undo(const char *symbol, struct fake_context **ctx)
 		return CU_NOT_INITIALIZED;
 	}
 	pthread_mutex_lock(&fake_lock);
+	check_caller(symbol);
+	while (alone && !alone_is_me)
+		pthread_cond_wait(&alone_over, &fake_lock);
 	if (fake_in_host_fn) {
 		fake_violation("%s called by a host function", symbol);
 		result = CU_NOT_PERMITTED;

@@ -255,7 +255,7 @@ static int release_at(struct fake_context *ctx, uint64_t addr, unsigned int kind
 
 	if (!r)
 		return CU_INVALID_VALUE;
-	fake_wait(r->ctx ? r->ctx : ctx, NULL, fake_last_ticket());
+	fake_wait_alone(r->ctx ? r->ctx : ctx);
 	fake_wait_memory(addr, bytes);
 	r = find_base(addr, kinds);
 	if (!r)

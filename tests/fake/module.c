@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Kernels of the fake libcuda: it knows two by name and does on the CPU what they do. */
+/* Kernels of the fake libcuda: it knows three by name and does on the CPU what they do. */
 #include "fake.h"
 
 #include <stdlib.h>
@@ -10,8 +10,7 @@ struct piece {
 	uint64_t dst, src, bytes;
 };
 
-/* Takes the arguments of a launch of @nr_blocks. */
-typedef int (*take_fn)(struct fake_op *op, unsigned int nr_blocks, void **args);
+typedef fake_take take_fn;
 
 struct function {
 	struct module *module;
@@ -21,7 +20,7 @@ struct function {
 struct module {
 	struct module *next;
 	struct fake_context *ctx;
-	struct function functions[2]; /* those of kernels[] that the image has */
+	struct function functions[3]; /* those of kernels[] that the image has */
 };
 
 static struct module *modules;
@@ -115,6 +114,7 @@ static const struct {
 } kernels[] = {
 	{ "reverse", ".entry reverse(", take_reverse },
 	{ "peerlane_scatter", ".entry peerlane_scatter(", take_scatter },
+	{ "peerlane_serve", ".entry peerlane_serve(", fake_take_serve },
 };
 
 /* Takes PTX text. Loading may wait for the work of the context, so it does. */
@@ -128,7 +128,7 @@ int cuModuleLoadData(void **module, const void *image)
 		return result;
 	if (!strstr(image, ".version") || !strstr(image, ".entry"))
 		return fake_end(CU_INVALID_PTX);
-	fake_wait(ctx, NULL, fake_last_ticket());
+	fake_wait_alone(ctx);
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return fake_end(CU_OUT_OF_MEMORY);
@@ -153,7 +153,7 @@ int cuModuleUnload(void *module)
 	m = find(module);
 	if (!m || m->ctx != ctx)
 		return fake_end(CU_INVALID_HANDLE);
-	fake_wait(ctx, NULL, fake_last_ticket());
+	fake_wait_alone(ctx);
 	destroy(m);
 	return fake_end(CU_OK);
 }

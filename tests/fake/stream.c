@@ -148,6 +148,23 @@ void fake_wait(const struct fake_context *ctx, const struct fake_stream *stream,
 		pthread_cond_wait(&fake_progress, &fake_lock);
 }
 
+void fake_wait_alone(const struct fake_context *ctx)
+{
+	bool alone = fake_alone_begin();
+
+	fake_wait(ctx, NULL, last_ticket);
+	if (alone)
+		fake_alone_end();
+}
+
+void fake_wait_channel(const struct fake_context *ctx)
+{
+	if (!fake_alone_begin())
+		return;
+	fake_wait(ctx, NULL, last_ticket);
+	fake_alone_end();
+}
+
 static bool touches(const struct fake_op *op, uint64_t addr, size_t bytes)
 {
 	return (op->dst < addr + bytes && addr < op->dst + op->bytes) ||
@@ -219,6 +236,7 @@ int cuStreamCreate(void **stream, unsigned int flags)
 	(void)flags;
 	if (result)
 		return result;
+	fake_wait_channel(ctx);
 	result = create(ctx, NULL, &s);
 	if (!result)
 		*stream = s;
@@ -235,6 +253,7 @@ int cuStreamCreateWithPriority(void **stream, unsigned int flags, int priority)
 	(void)priority;
 	if (result)
 		return result;
+	fake_wait_channel(ctx);
 	result = create(ctx, NULL, &s);
 	if (!result)
 		*stream = s;
