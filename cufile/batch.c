@@ -242,7 +242,8 @@ static void finish(struct peerlane *ctx, struct batch *b, struct entry *e, ssize
 	out->ret = (size_t)n;
 	out->status = n >= 0 ? CUFILE_COMPLETE : n == -ECANCELED ? CUFILE_CANCELED : CUFILE_FAILED;
 	if (e->start)
-		pl_cf_stats_batch_io(ctx, e->op, e->addr, e->bytes, e->offset, n, e->start);
+		pl_cf_stats_batch_io(pl_cf_stats_gpu(ctx, e->addr), e->op, e->addr, e->bytes,
+				     e->offset, n, e->start);
 	give_back(b, e);
 }
 

@@ -8,6 +8,8 @@
 #include "log.h"
 #include "stats.h"
 
+#include "../lib/stream.h"
+
 #include <errno.h>
 #include <limits.h>
 
@@ -26,7 +28,7 @@ static int check(const struct pl_cf_file *f, enum peerlane_op op, off_t file_off
 }
 
 ssize_t pl_cf_io(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_op op, void *base,
-		 size_t size, off_t file_offset, off_t buf_offset)
+		 size_t size, off_t file_offset, off_t buf_offset, const struct pl_cf_on_stream *on)
 {
 	uint64_t start = pl_cf_stats_begin();
 	char *addr = (char *)((uintptr_t)base + (uintptr_t)buf_offset);
@@ -37,14 +39,17 @@ ssize_t pl_cf_io(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_op op
 	if (!n && buf_offset)
 		n = (uintptr_t)addr < (uintptr_t)base ? -EFAULT
 						      : pl_cf_buffer_check(base, size, buf_offset);
-	if (!n) {
+	if (!n && on) {
+		n = pl_stream_io(on->io, (size_t)buf_offset, size, file_offset);
+	} else if (!n) {
 		pl_cf_file_explain(f, op, addr, size, file_offset);
 		n = op == PEERLANE_READ ? peerlane_read(f->file, addr, size, file_offset)
 					: peerlane_write(f->file, addr, size, file_offset, 0);
 	}
 	pl_cf_file_count(f, op, n);
 	if (start)
-		pl_cf_stats_io(ctx, op, addr, size, file_offset, n, start);
+		pl_cf_stats_io(on ? on->gpu : pl_cf_stats_gpu(ctx, addr), op, addr, size,
+			       file_offset, n, start);
 	return n;
 }
 
@@ -73,7 +78,7 @@ static ssize_t request(CUfileHandle_t fh, enum peerlane_op op, void *base, size_
 		pl_cf_leave();
 		return no_handle(found);
 	}
-	n = pl_cf_io(ctx, f, op, base, size, file_offset, buf_offset);
+	n = pl_cf_io(ctx, f, op, base, size, file_offset, buf_offset, NULL);
 	pl_cf_file_put(fh);
 	pl_cf_leave();
 	if (n < 0 && pl_cf_log_wants(PL_CF_ERROR))
@@ -114,7 +119,8 @@ static ssize_t vector(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_
 					: peerlane_writev(f->file, v, (int)nr, offset, 0);
 	pl_cf_file_count(f, op, n);
 	if (start)
-		pl_cf_stats_io(ctx, op, iov[0].base, asked, offset, n, start);
+		pl_cf_stats_io(pl_cf_stats_gpu(ctx, iov[0].base), op, iov[0].base, asked, offset, n,
+			       start);
 	return n;
 }
 

@@ -91,11 +91,16 @@ static void gpu_io(CUfilePerGpuStats_t *g, enum peerlane_op op, bool ragged, ssi
 }
 
 /* What single transfers and those of a batch have in common. */
-static void details(struct peerlane *ctx, enum peerlane_op op, const void *addr, size_t asked,
-		    off_t offset, ssize_t result, uint64_t us)
+int pl_cf_stats_gpu(struct peerlane *ctx, const void *addr)
+{
+	return __atomic_load_n(&level, __ATOMIC_RELAXED) >= 3 ? pl_cf_buffer_gpu(ctx, addr) : -1;
+}
+
+static void details(int gpu, enum peerlane_op op, const void *addr, size_t asked, off_t offset,
+		    ssize_t result, uint64_t us)
 {
 	CUfileStatsLevel2_t *l2 = &now.detailed;
-	int at = __atomic_load_n(&level, __ATOMIC_RELAXED), gpu;
+	int at = __atomic_load_n(&level, __ATOMIC_RELAXED);
 
 	if (at >= 2)
 		add(&(op == PEERLANE_READ ? l2->read_size_kb_hist
@@ -103,13 +108,12 @@ static void details(struct peerlane *ctx, enum peerlane_op op, const void *addr,
 		    1);
 	if (at < 3)
 		return;
-	gpu = pl_cf_buffer_gpu(ctx, addr);
 	if (gpu >= 0 && gpu < MAX_GPUS)
 		gpu_io(&now.per_gpu_stats[gpu], op, unaligned(addr, asked, offset), result, us);
 }
 
-void pl_cf_stats_io(struct peerlane *ctx, enum peerlane_op op, const void *addr, size_t asked,
-		    off_t offset, ssize_t result, uint64_t start)
+void pl_cf_stats_io(int gpu, enum peerlane_op op, const void *addr, size_t asked, off_t offset,
+		    ssize_t result, uint64_t start)
 {
 	CUfileStatsLevel1_t *l1 = &now.detailed.basic;
 	uint64_t us = (clock_ns() - start) / NS_PER_US;
@@ -121,10 +125,10 @@ void pl_cf_stats_io(struct peerlane *ctx, enum peerlane_op op, const void *addr,
 		add(rd ? &l1->read_bytes : &l1->write_bytes, (uint64_t)result);
 		add(rd ? &l1->read_lat_sum_us : &l1->write_lat_sum_us, us);
 	}
-	details(ctx, op, addr, asked, offset, result, us);
+	details(gpu, op, addr, asked, offset, result, us);
 }
 
-void pl_cf_stats_batch_io(struct peerlane *ctx, enum peerlane_op op, const void *addr, size_t asked,
+void pl_cf_stats_batch_io(int gpu, enum peerlane_op op, const void *addr, size_t asked,
 			  off_t offset, ssize_t result, uint64_t start)
 {
 	CUfileStatsLevel1_t *l1 = &now.detailed.basic;
@@ -140,7 +144,7 @@ void pl_cf_stats_batch_io(struct peerlane *ctx, enum peerlane_op op, const void 
 		__atomic_store_n(rd ? &l1->last_batch_read_bytes : &l1->last_batch_write_bytes,
 				 (uint64_t)result, __ATOMIC_RELAXED);
 	}
-	details(ctx, op, addr, asked, offset, result, us);
+	details(gpu, op, addr, asked, offset, result, us);
 }
 
 void pl_cf_stats_batch_submit(unsigned int nr, bool ok, bool mixed, uint64_t start)

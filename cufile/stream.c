@@ -10,6 +10,7 @@
 #include "error.h"
 #include "io.h"
 #include "log.h"
+#include "stats.h"
 
 #include "../lib/stream.h"
 
@@ -37,6 +38,7 @@ struct request {
 	size_t size_now;
 	off_t file_offset_now, buf_offset_now;
 	ssize_t *bytes;
+	int gpu;
 };
 
 /* Lock held. */
@@ -95,9 +97,10 @@ static unsigned int flags_of(CUstream stream)
 }
 
 /* In a worker, when the stream has got there; also when it cannot be done. */
-static void perform(void *arg, int err)
+static void perform(void *arg, int err, struct pl_stream_io *io)
 {
 	struct request *r = arg;
+	struct pl_cf_on_stream on = { .io = io, .gpu = r->gpu };
 	ssize_t n = err;
 
 	if (!err)
@@ -106,7 +109,8 @@ static void perform(void *arg, int err)
 			     r->fixed & CU_FILE_STREAM_FIXED_FILE_OFFSET ? r->file_offset_now
 									 : *r->file_offset,
 			     r->fixed & CU_FILE_STREAM_FIXED_BUF_OFFSET ? r->buf_offset_now
-									: *r->buf_offset);
+									: *r->buf_offset,
+			     &on);
 	/* Some programs look at it instead of waiting for the stream: then the data is there, too. */
 	__atomic_store_n(r->bytes, pl_cf_stream_count(n), __ATOMIC_RELEASE);
 	pl_cf_file_put(r->fh);
@@ -128,7 +132,10 @@ static CUfileError_t queue(struct request *r, CUstream stream)
 							 : CU_FILE_INVALID_VALUE);
 	}
 	if (r->op == PEERLANE_READ ? r->file->readable : r->file->writable) {
-		err = pl_stream_run(r->file->file, r->op, stream, perform, r, &queued);
+		/* Here, since it asks the driver. The lengths may still change. */
+		pl_cf_file_explain(r->file, r->op, r->base, r->size_now, r->file_offset_now);
+		r->gpu = pl_cf_stats_gpu(r->ctx, r->base);
+		err = pl_stream_run(r->file->file, r->op, r->base, stream, perform, r, &queued);
 		/* A stream the back end does not know is the driver's error, not the caller's. */
 		status = pl_cf_status_of(err == -EINVAL ? -EREMOTEIO : err);
 	} else {

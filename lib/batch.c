@@ -356,7 +356,7 @@ static void launch(struct peerlane_batch *b, struct group *g)
 	pthread_mutex_unlock(&b->lock);
 	finish_empty(g);
 	g->task.run = group_task;
-	if (pl_task_post(b->ctx, &g->task))
+	if (pl_task_post(&b->ctx->workers, &g->task))
 		group_task(&g->task);
 	pthread_mutex_lock(&b->lock);
 	group_put(b, g);

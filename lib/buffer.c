@@ -137,6 +137,77 @@ int pl_buffer_resolve(struct peerlane *ctx, const void *addr, size_t bytes, stru
 	return query(ctx, at, bytes, mem);
 }
 
+/* The buffer with @addr in it that goes furthest, with a reference. */
+static struct pl_buffer *find_longest(struct pl_buffers *b, uintptr_t addr)
+{
+	struct pl_buffer *best = NULL;
+	unsigned int i;
+
+	if (!__atomic_load_n(&b->nr, __ATOMIC_ACQUIRE))
+		return NULL;
+	pthread_rwlock_rdlock(&b->lock);
+	for (i = above(b, addr); i-- > 0;) {
+		struct pl_buffer *buf = b->list[i];
+
+		if (addr - buf->addr >= b->longest)
+			break;
+		if (addr - buf->addr < buf->bytes &&
+		    (!best || buf->addr + buf->bytes > best->addr + best->bytes))
+			best = buf;
+	}
+	if (best)
+		__atomic_fetch_add(&best->users, 1, __ATOMIC_ACQ_REL);
+	pthread_rwlock_unlock(&b->lock);
+	return best;
+}
+
+void pl_span_get(struct peerlane *ctx, void *addr, size_t most, struct pl_span *out)
+{
+	uintptr_t at = (uintptr_t)addr;
+
+	memset(out, 0, sizeof(*out));
+	out->addr = addr;
+	out->past = -EFAULT;
+	out->buf = find_longest(&ctx->buffers, at);
+	if (out->buf) {
+		out->past = -ERANGE;
+		out->mem = out->buf->mem;
+		out->room = out->buf->bytes - (at - out->buf->addr);
+		/* A kernel may be what touches it, to which freed memory is fatal. */
+		if (out->mem.owner)
+			out->err = pl_buffer_recheck(ctx, out->buf);
+		return;
+	}
+	out->err = query(ctx, at, 1, &out->mem);
+	out->room = UINTPTR_MAX - at;
+	if (out->err || !out->mem.bytes)
+		return;
+	/* As far as the mappings go, or as far as it matters. */
+	while (most > (out->room = out->mem.base + out->mem.bytes - at) &&
+	       !cover(ctx, &out->mem, at + out->room + 1))
+		;
+}
+
+void pl_span_put(struct pl_span *span)
+{
+	pl_buffer_put(span->buf);
+	span->buf = NULL;
+}
+
+int pl_span_check(const struct pl_span *span, size_t bytes)
+{
+	if ((uintptr_t)span->addr + bytes < (uintptr_t)span->addr)
+		return pl_fail(-EOVERFLOW, "%zu bytes at %p pass the end of the address space",
+			       bytes, (void *)span->addr);
+	if (span->err)
+		return pl_fail(span->err, "the memory at %p cannot be used", (void *)span->addr);
+	if (bytes > span->room)
+		return pl_fail(span->past, "%zu bytes at %p pass the end of their %s", bytes,
+			       (void *)span->addr,
+			       span->past == -ERANGE ? "registered buffer" : "allocation");
+	return 0;
+}
+
 int pl_buffer_recheck(struct peerlane *ctx, const struct pl_buffer *buf)
 {
 	struct pl_mem mem;

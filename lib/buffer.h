@@ -34,6 +34,25 @@ void pl_buffers_fini(struct pl_buffers *b);
 int pl_buffer_resolve(struct peerlane *ctx, const void *addr, size_t bytes, struct pl_mem *mem,
 		      struct pl_buffer **buf);
 void pl_buffer_put(struct pl_buffer *buf);
+
+/* Memory of a request whose length may be known later only. */
+struct pl_span {
+	char *addr;
+	struct pl_mem mem;
+	struct pl_buffer *buf; /* with a reference, or NULL */
+	size_t room;	       /* bytes from @addr on */
+	int err;	       /* why there are none; 0 */
+	int past;	       /* errno of a longer request */
+};
+
+/*
+ * What memory begins at @addr and how far it goes; not further than @most, where that is known.
+ * What is wrong with it is in @out. pl_span_put() undoes it.
+ */
+void pl_span_get(struct peerlane *ctx, void *addr, size_t most, struct pl_span *out);
+void pl_span_put(struct pl_span *span);
+/* Whether the first @bytes of it can be used, as pl_buffer_resolve() would say. No driver call. */
+int pl_span_check(const struct pl_span *span, size_t bytes);
 /* Whether the memory under a registered buffer is still the same. -EFAULT if it was freed. */
 int pl_buffer_recheck(struct peerlane *ctx, const struct pl_buffer *buf);
 

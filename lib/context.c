@@ -14,6 +14,8 @@
 #include <sys/mman.h>
 
 #define MIB (1024ul * 1024)
+/* Requests of streams at work at a time, beside those who help them. */
+#define STREAM_THREADS 4u
 #define KNOWN_FLAGS                                                                                \
 	(PEERLANE_NO_IO_URING | PEERLANE_NO_IN_PLACE | PEERLANE_NO_DIRECT | PEERLANE_NO_MAPPED |   \
 	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS | PEERLANE_NO_MAPPED_WRITE | PEERLANE_NO_AHEAD)
@@ -214,12 +216,15 @@ static int open_parts(struct peerlane *ctx)
 		pl_fail(err, "slot_bytes is more than half of pool_bytes");
 		goto err_stats;
 	}
-	err = pl_workers_init(&ctx->workers, ctx->opt.nr_threads);
+	err = pl_workers_init(ctx, &ctx->workers, ctx->opt.nr_threads, "peerlane");
 	if (err)
 		goto err_pool;
-	err = pl_buffers_init(&ctx->buffers);
+	err = pl_workers_init(ctx, &ctx->stream_workers, STREAM_THREADS, "peerlane-stream");
 	if (err)
 		goto err_workers;
+	err = pl_buffers_init(&ctx->buffers);
+	if (err)
+		goto err_stream_workers;
 	if (ctx->gpu->ops->prepare)
 		ctx->gpu->ops->prepare(ctx->gpu, NULL);
 	pl_ctx_stats(ctx)->pool_limit = ctx->opt.pool_bytes;
@@ -234,8 +239,10 @@ static int open_parts(struct peerlane *ctx)
 	pthread_mutex_init(&ctx->streams_lock, NULL);
 	return 0;
 
+err_stream_workers:
+	pl_workers_fini(&ctx->stream_workers);
 err_workers:
-	pl_workers_fini(ctx);
+	pl_workers_fini(&ctx->workers);
 err_pool:
 	pl_pool_fini(ctx);
 err_stats:
@@ -286,6 +293,7 @@ static void abandon(struct peerlane *ctx)
 	pl_stats_fini(&ctx->stats);
 	ctx->gpu->ops->abandon(ctx->gpu);
 	free(ctx->workers.threads);
+	free(ctx->stream_workers.threads);
 	munmap(ctx->alive, 4096);
 	free(ctx);
 }
@@ -301,7 +309,8 @@ static void leave_behind(struct peerlane *ctx)
 
 	__atomic_store_n(&ctx->closed, true, __ATOMIC_RELEASE);
 	pl_log(ctx, 0, "closed with requests left on a stream: they will be cancelled");
-	pl_workers_fini(ctx);
+	pl_workers_stop(&ctx->stream_workers);
+	pl_workers_stop(&ctx->workers);
 	ctx->next = __atomic_exchange_n(&left, ctx, __ATOMIC_ACQ_REL);
 }
 
@@ -318,7 +327,8 @@ void peerlane_close(struct peerlane *ctx)
 		leave_behind(ctx);
 		return;
 	}
-	pl_workers_fini(ctx);
+	pl_workers_fini(&ctx->stream_workers);
+	pl_workers_fini(&ctx->workers);
 	pl_files_fini(ctx);
 	pl_pool_fini(ctx);
 	pl_buffers_fini(&ctx->buffers);

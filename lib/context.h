@@ -27,6 +27,9 @@ struct peerlane {
 	struct pl_buffers buffers;
 	struct pl_pool pool;
 	struct pl_workers workers;
+	/* For requests of streams that are served: others may be kept by the driver for as long as
+	 * a stream waits. */
+	struct pl_workers stream_workers;
 	const char *ring_why; /* why io_uring is not used; NULL when it is */
 	struct pl_rates rates;
 	/* By inode: O_DIRECT writes hold one shared, the ends of such writes, which go through the
@@ -42,8 +45,9 @@ struct peerlane {
 	bool closed; /* closed with requests left on a stream: see peerlane_close(); atomic */
 	struct peerlane *next; /* of such contexts */
 
-	pthread_mutex_t streams_lock; /* guards streams */
+	pthread_mutex_t streams_lock; /* guards streams, and is held to reserve lanes for them */
 	struct pl_stream *streams;
+	unsigned int stream_requests; /* queued on a stream and not done; atomic */
 };
 
 /* -EOWNERDEAD in a forked child, -EINVAL for NULL, else 0. */

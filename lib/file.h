@@ -39,7 +39,7 @@ struct peerlane_file {
 	struct pl_ahead ahead;
 	char direct_why[160]; /* why fd_direct is -1 */
 	struct pl_wmaps wmaps;
-	bool callbacks;	      /* no descriptors: the program itself reads and writes, see below */
+	bool callbacks; /* no descriptors: the program itself reads and writes, see below */
 	struct peerlane_file_ops ops;
 	void *ops_arg;
 };

@@ -39,6 +39,28 @@ int pl_io_check(struct peerlane_file *file, enum peerlane_op op, size_t bytes, o
 	return err;
 }
 
+char *pl_io_host(const struct peerlane *ctx, const struct pl_mem *mem, void *addr)
+{
+	if (mem->kind == PL_MEM_HOST || mem->kind == PL_MEM_PINNED)
+		return addr;
+	if (mem->host && !(ctx->opt.flags & PEERLANE_NO_MAPPED))
+		return mem->host + ((uintptr_t)addr - mem->base);
+	return NULL;
+}
+
+static void fill_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op,
+			 const struct pl_mem *mem, void *addr, size_t bytes, off_t offset)
+{
+	memset(seg, 0, sizeof(*seg));
+	seg->op = op;
+	seg->addr = addr;
+	seg->bytes = bytes;
+	seg->offset = offset;
+	seg->owner = mem->owner;
+	seg->gpu = mem->gpu;
+	seg->host = pl_io_host(ctx, mem, addr);
+}
+
 int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op, const void *addr,
 		  size_t bytes, off_t offset, struct pl_buffer **buf)
 {
@@ -47,17 +69,7 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op, co
 
 	if (err)
 		return err;
-	memset(seg, 0, sizeof(*seg));
-	seg->op = op;
-	seg->addr = (char *)(uintptr_t)addr;
-	seg->bytes = bytes;
-	seg->offset = offset;
-	seg->owner = mem.owner;
-	seg->gpu = mem.gpu;
-	if (mem.kind == PL_MEM_HOST || mem.kind == PL_MEM_PINNED)
-		seg->host = seg->addr;
-	else if (mem.host && !(ctx->opt.flags & PEERLANE_NO_MAPPED))
-		seg->host = mem.host + ((uintptr_t)addr - mem.base);
+	fill_segment(ctx, seg, op, &mem, (void *)(uintptr_t)addr, bytes, offset);
 	return 0;
 }
 
@@ -143,7 +155,8 @@ static ssize_t rounds(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *
 	ssize_t n;
 	int err = 0;
 
-	if (dir == PEERLANE_READ && nr == 1 && !from) {
+	/* Both call the driver. */
+	if (dir == PEERLANE_READ && nr == 1 && !from && !op->queue) {
 		at += pl_ahead_read(ctx, segs, &err);
 		if (at == from && !err)
 			at += pl_window_read(ctx, segs, &err);
@@ -164,7 +177,7 @@ static ssize_t rounds(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *
 		if (at < end)
 			break;
 	}
-	if (dir == PEERLANE_READ)
+	if (dir == PEERLANE_READ && !op->queue)
 		pl_window_note_copy(ctx, at - copied, pl_now_ns() - began);
 	return (ssize_t)(at - from);
 }
@@ -230,6 +243,25 @@ void pl_io_direct_unlock(struct peerlane *ctx, unsigned int locks)
 }
 
 /*
+ * Those who hold the lock may be waiting in the driver, and that for the very stream that is
+ * served: there the wait has an end.
+ */
+static int lock_direct(struct peerlane *ctx, const struct pl_op *op, pthread_rwlock_t *lock,
+		       bool alone)
+{
+	struct timespec until;
+	int err;
+
+	if (!op->queue)
+		return -(alone ? pthread_rwlock_wrlock(lock) : pthread_rwlock_rdlock(lock));
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += ctx->opt.timeout_ms / 1000 + 1;
+	err = alone ? pthread_rwlock_timedwrlock(lock, &until)
+		    : pthread_rwlock_timedrdlock(lock, &until);
+	return err ? pl_fail(-err, "another write to the file did not end in time") : 0;
+}
+
+/*
  * A write with O_DIRECT: the aligned middle first, then the ends. In this order, and with the
  * ends of other writes kept out, no page is dirty in the cache while the device writes its
  * neighbours.
@@ -242,17 +274,22 @@ ssize_t pl_io_write_direct(struct peerlane *ctx, struct pl_op *op, const struct 
 	size_t a = ((start + edge - 1) & ~(edge - 1)) - start, b = (end & ~(edge - 1)) - start;
 	pthread_rwlock_t *lock = &ctx->direct_locks[lock_of(op->file)];
 	ssize_t middle = 0, head, tail;
+	int err;
 
 	if (a >= op->bytes || (end & ~(edge - 1)) <= start + a)
 		a = b = op->bytes; /* all of it is an end */
 	if (a < b) {
-		pthread_rwlock_rdlock(lock);
+		err = lock_direct(ctx, op, lock, false);
+		if (err)
+			return err;
 		middle = rounds(ctx, PEERLANE_WRITE, op, segs, nr, a, b);
 		pthread_rwlock_unlock(lock);
 	}
 	if (!a && b == op->bytes)
 		return middle;
-	pthread_rwlock_wrlock(lock);
+	err = lock_direct(ctx, op, lock, true);
+	if (err)
+		return !a && middle ? middle : err;
 	head = write_end(ctx, op, segs, nr, 0, a);
 	tail = head == (ssize_t)a && middle == (ssize_t)(b - a)
 		       ? write_end(ctx, op, segs, nr, b, op->bytes)
@@ -329,11 +366,35 @@ static unsigned int cut_at_end(struct pl_seg *segs, unsigned int nr, size_t byte
 	return nr;
 }
 
+/* The request over segments that are known. */
+static ssize_t resolved(struct pl_op *op, enum peerlane_op dir, struct pl_seg *segs,
+			unsigned int nr, off_t offset, unsigned int flags)
+{
+	struct peerlane_file *file = op->file;
+	int err;
+	ssize_t n;
+
+	/* A request of one unit meets the end by itself; but O_DIRECT into the caller's own memory
+	 * would write a whole block there. */
+	if (dir == PEERLANE_READ && (nr > 1 || op->bytes > 64 * 1024 || file->want_direct)) {
+		op->bytes = pl_io_until_end(file, op->bytes, offset);
+		nr = cut_at_end(segs, nr, op->bytes);
+	}
+	n = op->bytes ? transfer(file->ctx, dir, op, segs, nr) : 0;
+	/* Once for the whole request: cheaper than making each of its writes durable. */
+	if (n > 0 && (flags & PEERLANE_DURABLE)) {
+		err = pl_file_datasync(file);
+		if (err)
+			n = pl_fail(err, "the data could not be made durable: %s",
+				    strerrordesc_np(-err));
+	}
+	return n;
+}
+
 static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
 			int nr_iov, size_t bytes, off_t offset, unsigned int flags,
 			struct pl_seg *segs, struct pl_buffer **bufs)
 {
-	struct peerlane *ctx = file->ctx;
 	struct pl_op op = { .file = file,
 			    .asked = bytes,
 			    .bytes = bytes,
@@ -342,23 +403,10 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 	ssize_t n;
 	int err;
 
-	err = resolve(ctx, &op, iov, nr_iov, offset, segs, bufs, &nr);
+	err = resolve(file->ctx, &op, iov, nr_iov, offset, segs, bufs, &nr);
 	if (err)
 		return err;
-	/* A request of one unit meets the end by itself; but O_DIRECT into the caller's own memory
-	 * would write a whole block there. */
-	if (dir == PEERLANE_READ && (nr > 1 || bytes > 64 * 1024 || file->want_direct)) {
-		op.bytes = pl_io_until_end(file, bytes, offset);
-		nr = cut_at_end(segs, nr, op.bytes);
-	}
-	n = op.bytes ? transfer(ctx, dir, &op, segs, nr) : 0;
-	/* Once for the whole request: cheaper than making each of its writes durable. */
-	if (n > 0 && (flags & PEERLANE_DURABLE)) {
-		err = pl_file_datasync(file);
-		if (err)
-			n = pl_fail(err, "the data could not be made durable: %s",
-				    strerrordesc_np(-err));
-	}
+	n = resolved(&op, dir, segs, nr, offset, flags);
 	put_buffers(bufs, nr_iov);
 	return n;
 }
@@ -399,6 +447,40 @@ ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const s
 	pl_stat_add(&st->in_flight, 1);
 	if (!n)
 		n = with_segments(file, dir, iov, nr_iov, bytes, offset, flags);
+	pl_stat_sub(&st->in_flight, 1);
+	pl_stats_request(&file->ctx->stats, dir, bytes, n, pl_now_ns() - start);
+	return n;
+}
+
+static ssize_t served(struct peerlane_file *file, enum peerlane_op dir, const struct pl_span *span,
+		      size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue)
+{
+	struct pl_op op = { .file = file,
+			    .asked = bytes,
+			    .bytes = bytes,
+			    .plain_write = flags & PEERLANE_DURABLE,
+			    .queue = queue };
+	struct pl_seg seg;
+	int err = pl_io_range(bytes, offset);
+
+	if (err || !bytes)
+		return err;
+	err = pl_span_check(span, bytes);
+	if (err)
+		return err;
+	fill_segment(file->ctx, &seg, &op, &span->mem, span->addr, bytes, offset);
+	return resolved(&op, dir, &seg, 1, offset, flags);
+}
+
+ssize_t pl_io_served(struct peerlane_file *file, enum peerlane_op dir, const struct pl_span *span,
+		     size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue)
+{
+	struct peerlane_stats *st = pl_ctx_stats(file->ctx);
+	uint64_t start = pl_now_ns();
+	ssize_t n;
+
+	pl_stat_add(&st->in_flight, 1);
+	n = served(file, dir, span, bytes, offset, flags, queue);
 	pl_stat_sub(&st->in_flight, 1);
 	pl_stats_request(&file->ctx->stats, dir, bytes, n, pl_now_ns() - start);
 	return n;

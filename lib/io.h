@@ -31,5 +31,11 @@ void pl_io_direct_unlock(struct peerlane *ctx, unsigned int locks);
 /* The whole of a synchronous request on a file the caller has a reference to. */
 ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
 		       int nr_iov, off_t offset, unsigned int flags);
+/* The same for memory that is known already. Copies go through @queue, and nothing calls the
+ * driver. */
+ssize_t pl_io_served(struct peerlane_file *file, enum peerlane_op dir, const struct pl_span *span,
+		     size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue);
+/* Where the CPU may reach memory at @addr, which is @mem; NULL if it must not. */
+char *pl_io_host(const struct peerlane *ctx, const struct pl_mem *mem, void *addr);
 
 #endif

@@ -100,6 +100,9 @@ static void choose_unit(struct pl_job *job, const struct shape *s)
 	size_t want, most = job->ctx->opt.slot_bytes;
 	unsigned int threads = fair_share(job);
 
+	/* It may have to do with a small lane. */
+	if (job->queue && most > job->ctx->pool.lane_bytes[0] / 2)
+		most = job->ctx->pool.lane_bytes[0] / 2;
 	job->small = s->longest <= SMALL_BYTES;
 	if (job->small) {
 		job->unit_bytes = SMALL_BYTES;
@@ -212,6 +215,7 @@ int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, s
 	job->ctx = ctx;
 	job->op = op;
 	job->ops = ops;
+	job->queue = nr_ops == 1 ? ops[0].queue : NULL;
 	job->nr_ops = nr_ops;
 	job->segs = segs;
 	job->nr_segs = nr_segs;
@@ -275,12 +279,13 @@ void pl_job_abort(struct pl_job *job, int err, int cuda)
 static int get_slots(struct pl_job *job)
 {
 	struct shape s = measure(job);
+	size_t want = job->small ? job->stride * job->nr_units : s.total;
 	unsigned int nr = BARE_SLOTS;
 	int err;
 
 	if (s.staged) {
-		err = pl_lane_acquire(job->ctx, job->small ? job->stride * job->nr_units : s.total,
-				      job->stride, &job->lane);
+		err = job->queue ? pl_lane_acquire_made(job->ctx, want, job->stride, &job->lane)
+				 : pl_lane_acquire(job->ctx, want, job->stride, &job->lane);
 		if (err)
 			return err;
 		nr = (unsigned int)(job->lane->bytes / job->stride);
@@ -300,6 +305,12 @@ static int get_slots(struct pl_job *job)
 /* After a driver error its context may be gone: the lane forgets its queue there. */
 static void drop_failed_queues(struct pl_job *job)
 {
+	/* Its copies are not the lane's. If it was given up, they end with the kernel. */
+	if (job->queue) {
+		job->lane->serve = job->lane->lost ? job->queue->serve : NULL;
+		job->lane->serve_number = job->queue->number;
+		return;
+	}
 	for (unsigned int i = 0; i < job->nr_segs; i++)
 		if (job->segs[i].op->cuda && !job->lane->lost)
 			pl_lane_queue_drop(job->ctx, job->lane, job->segs[i].owner);

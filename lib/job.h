@@ -31,6 +31,9 @@ struct pl_op {
 	void (*done)(struct pl_job *job, struct pl_op *op);
 	void *arg;
 	void *cookie; /* of a batch */
+	/* Of a stream that is served: does the copies of the one request of its job, which calls no
+	 * driver. NULL: the lane has queues. */
+	struct pl_lane_queue *queue;
 	/* --- */
 	unsigned int units_left;
 	size_t stop; /* the bytes before it are in place, or may still get there */
@@ -91,7 +94,8 @@ struct pl_job {
 	struct pl_seg *segs;
 	unsigned int nr_ops, nr_segs, nr_units;
 	struct pl_unit *units;
-	struct pl_lane *lane; /* NULL when no unit needs a slot */
+	struct pl_lane *lane;	     /* NULL when no unit needs a slot */
+	struct pl_lane_queue *queue; /* see struct pl_op */
 	struct pl_slot *slots;
 	unsigned int nr_slots;
 	size_t unit_bytes; /* largest unit; a power of two */

@@ -75,6 +75,9 @@ static bool recovered(struct peerlane *ctx, struct pl_lane *lane)
 {
 	struct pl_ring_done done[16];
 
+	if (lane->serve &&
+	    ctx->gpu->ops->serve_state(lane->serve, lane->serve_number) != PL_SERVE_GONE)
+		return false;
 	for (struct pl_lane_queue *q = lane->queues; q; q = q->next)
 		for (int i = 0; i < PL_RUNS; i++)
 			if (!ctx->gpu->ops->mark_done(ctx->gpu, q->marks[i]))
@@ -85,31 +88,56 @@ static bool recovered(struct peerlane *ctx, struct pl_lane *lane)
 	return true;
 }
 
-/* Takes lanes that have recovered back into use; pool lock held. */
+/* The list a lane that nobody uses is in. */
+static struct pl_lane **list_of(struct pl_pool *pool, const struct pl_lane *lane)
+{
+	return lane->lost ? &pool->lost : lane->reserved ? &pool->reserved : &pool->idle[lane->big];
+}
+
+static void put_in_list(struct pl_pool *pool, struct pl_lane *lane)
+{
+	struct pl_lane **list = list_of(pool, lane);
+
+	lane->next = *list;
+	*list = lane;
+}
+
+/* Takes lanes that have recovered back into use; pool lock held, but not while the driver is asked:
+ * it may take its time, and requests of streams need the lock meanwhile. */
 static void reclaim(struct peerlane *ctx)
 {
 	struct pl_pool *pool = &ctx->pool;
-	struct pl_lane **p = &pool->lost;
+	struct pl_lane *list = pool->lost, *lane;
 
-	while (*p) {
-		struct pl_lane *lane = *p;
-
-		if (!recovered(ctx, lane)) {
-			p = &lane->next;
-			continue;
-		}
-		*p = lane->next;
-		lane->lost = false;
-		lane->next = pool->idle[lane->big];
-		pool->idle[lane->big] = lane;
+	pool->lost = NULL;
+	pthread_mutex_unlock(&pool->lock);
+	for (lane = list; lane; lane = lane->next) {
+		lane->lost = !recovered(ctx, lane);
+		if (!lane->lost)
+			lane->serve = NULL;
 	}
+	pthread_mutex_lock(&pool->lock);
+	while ((lane = list)) {
+		list = lane->next;
+		put_in_list(pool, lane);
+	}
+}
+
+void pl_pool_reclaim(struct peerlane *ctx)
+{
+	pthread_mutex_lock(&ctx->pool.lock);
+	if (ctx->pool.lost)
+		reclaim(ctx);
+	pthread_mutex_unlock(&ctx->pool.lock);
 }
 
 void pl_pool_fini(struct peerlane *ctx)
 {
 	struct pl_pool *pool = &ctx->pool;
 
-	reclaim(ctx);
+	pl_pool_reclaim(ctx);
+	if (pool->reserved)
+		lane_free(ctx, pool->reserved);
 	for (int big = 0; big < 2; big++) {
 		while (pool->idle[big]) {
 			struct pl_lane *lane = pool->idle[big];
@@ -145,6 +173,8 @@ void pl_lane_abandon(struct pl_lane *lane)
 
 void pl_pool_abandon(struct pl_pool *pool)
 {
+	if (pool->reserved)
+		pl_lane_abandon(pool->reserved);
 	for (int big = 0; big < 2; big++) {
 		while (pool->idle[big]) {
 			struct pl_lane *lane = pool->idle[big];
@@ -288,6 +318,83 @@ int pl_lane_acquire(struct peerlane *ctx, size_t bytes, size_t least, struct pl_
 	return 0;
 }
 
+/* An idle lane of pinned memory out of @list. */
+static struct pl_lane *take_pinned(struct pl_lane **list, size_t least)
+{
+	for (struct pl_lane **p = list; *p; p = &(*p)->next) {
+		struct pl_lane *lane = *p;
+
+		if (lane->pinned && lane->bytes >= least) {
+			*p = lane->next;
+			return lane;
+		}
+	}
+	return NULL;
+}
+
+static struct pl_lane *take_made(struct pl_pool *pool, bool big, size_t least)
+{
+	struct pl_lane *lane = take_pinned(&pool->idle[big], least);
+
+	if (!lane)
+		lane = take_pinned(&pool->idle[!big], least);
+	return lane ? lane : take_pinned(&pool->reserved, least);
+}
+
+int pl_lane_acquire_made(struct peerlane *ctx, size_t bytes, size_t least, struct pl_lane **out)
+{
+	struct pl_pool *pool = &ctx->pool;
+	bool big = bytes > pool->lane_bytes[0], waited = false;
+	struct timespec until;
+	int err = 0;
+
+	pthread_mutex_lock(&pool->lock);
+	while (!(*out = take_made(pool, big, least)) && !err) {
+		if (!waited) {
+			pl_stat_add(&pl_ctx_stats(ctx)->pool_waits, 1);
+			until = deadline(ctx);
+		}
+		waited = true;
+		err = pthread_cond_timedwait(&pool->freed, &pool->lock, &until);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return *out ? 0 : pl_fail(-ETIMEDOUT, "no staging memory came free in time");
+}
+
+/* Makes a lane that only requests of streams take. */
+static int reserve_one(struct peerlane *ctx)
+{
+	struct pl_lane *lane = NULL;
+	int err = pl_lane_acquire(ctx, 1, 1, &lane);
+
+	if (err || !lane)
+		return err;
+	lane->reserved = lane->pinned;
+	ctx->pool.has_reserved = lane->pinned;
+	if (!lane->pinned)
+		err = -ENOMEM;
+	pl_lane_release(ctx, lane);
+	return err;
+}
+
+int pl_pool_reserve(struct peerlane *ctx, size_t bytes)
+{
+	struct pl_pool *pool = &ctx->pool;
+	bool big = bytes > pool->lane_bytes[0], there;
+	struct pl_lane *lane = NULL;
+	int err = pool->has_reserved ? 0 : reserve_one(ctx);
+
+	if (err)
+		return err;
+	pl_pool_reclaim(ctx);
+	pthread_mutex_lock(&pool->lock);
+	there = pool->nr[big] > (big ? 0u : 1u);
+	pthread_mutex_unlock(&pool->lock);
+	if (!there && !pl_lane_acquire(ctx, bytes, big ? pool->lane_bytes[0] + 1 : 1, &lane))
+		pl_lane_release(ctx, lane);
+	return 0;
+}
+
 void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane)
 {
 	struct pl_pool *pool = &ctx->pool;
@@ -295,13 +402,7 @@ void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane)
 	if (!lane)
 		return;
 	pthread_mutex_lock(&pool->lock);
-	if (lane->lost) {
-		lane->next = pool->lost;
-		pool->lost = lane;
-	} else {
-		lane->next = pool->idle[lane->big];
-		pool->idle[lane->big] = lane;
-	}
+	put_in_list(pool, lane);
 	/* All: not every waiter can use every lane. */
 	pthread_cond_broadcast(&pool->freed);
 	pthread_mutex_unlock(&pool->lock);

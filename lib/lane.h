@@ -23,6 +23,9 @@ struct pl_lane_queue {
 	void *owner;
 	struct pl_queue *queue;
 	struct pl_mark *marks[PL_RUNS];
+	/* Of a stream that is served, no lane's own: */
+	struct pl_serve *serve;
+	uint32_t number; /* of the request */
 };
 
 struct pl_lane {
@@ -30,8 +33,11 @@ struct pl_lane {
 	char *mem;
 	size_t bytes;
 	bool big;
-	bool pinned; /* false: the system refused pinned memory and this is ordinary memory */
-	bool lost;   /* a copy or read into it may still be running: not to be used again */
+	bool pinned;   /* false: the system refused pinned memory and this is ordinary memory */
+	bool lost;     /* a copy or read into it may still be running: not to be used again */
+	bool reserved; /* for requests of streams */
+	struct pl_serve *serve; /* lost to request @serve_number of it */
+	uint32_t serve_number;
 	struct pl_lane_queue *queues;
 	struct pl_ring *ring; /* NULL until first used */
 };
@@ -41,6 +47,8 @@ struct pl_pool {
 	pthread_cond_t freed;
 	struct pl_lane
 		*idle[2]; /* [big]: last used first, its memory is still in the CPU's caches */
+	struct pl_lane *reserved; /* idle, for requests of streams only */
+	bool has_reserved;
 	unsigned int nr[2], max[2];
 	size_t lane_bytes[2];
 	struct pl_lane *lost;
@@ -57,11 +65,21 @@ void pl_lane_abandon(struct pl_lane *lane);
 /* A lane of at least @least bytes for a request of @bytes; waits, at most the context's time-out,
  * while all are taken. */
 int pl_lane_acquire(struct peerlane *ctx, size_t bytes, size_t least, struct pl_lane **out);
+/* The same for a request that must not call the driver: only lanes that are there, of pinned
+ * memory. */
+int pl_lane_acquire_made(struct peerlane *ctx, size_t bytes, size_t least, struct pl_lane **out);
 void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane);
 
 /* A small lane for work nobody waits for, if there are plenty; else NULL. For pl_lane_give_back(). */
 struct pl_lane *pl_lane_spare(struct peerlane *ctx);
 void pl_lane_give_back(struct peerlane *ctx, struct pl_lane *lane);
+
+/* Makes lanes for a request of up to @bytes that will use pl_lane_acquire_made(): an ordinary one,
+ * and once a small one that nobody else takes, so that there is always one that comes back however
+ * long others are kept by the driver. One caller at a time. */
+int pl_pool_reserve(struct peerlane *ctx, size_t bytes);
+/* Takes lanes that were given up back into use, if nothing runs into them any more. */
+void pl_pool_reclaim(struct peerlane *ctx);
 
 /* The lane's queue for a GPU context, made when first asked for. */
 int pl_lane_queue(struct peerlane *ctx, struct pl_lane *lane, void *owner,

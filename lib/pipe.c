@@ -291,9 +291,9 @@ static bool issue_one(struct pl_job *job)
 	struct peerlane *ctx = job->ctx;
 	uint8_t i = idle_run(job);
 	struct pl_run *run = &job->runs[i];
-	struct pl_lane_queue *q = NULL;
+	struct pl_lane_queue *q = job->queue;
 	struct batch b = { .nr = 0 };
-	int err;
+	int err = 0;
 
 	if (job->op == PEERLANE_READ)
 		gather_read(job, &b, i);
@@ -302,7 +302,8 @@ static bool issue_one(struct pl_job *job)
 	if (!b.nr)
 		return false;
 	pthread_mutex_unlock(&job->lock);
-	err = pl_lane_queue(ctx, job->lane, b.owner, &q);
+	if (!q)
+		err = pl_lane_queue(ctx, job->lane, b.owner, &q);
 	if (!err)
 		err = ctx->gpu->ops->copy(ctx->gpu, q->queue, dir, b.list, b.nr, q->marks[i]);
 	pthread_mutex_lock(&job->lock);

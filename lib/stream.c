@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
  * Stream-ordered I/O. Two things are queued on the caller's stream: a host function that hands
- * the request to a worker, and a wait until a word in pinned memory reaches the request's number.
- * The worker does the I/O as any caller would and then raises the word. Requests of one stream
- * run one after the other, so one word per stream is enough and its numbers only grow.
+ * the request to a worker, and something that keeps the stream until the worker is done.
+ *
+ * That is a kernel of ours where it can be: it does the copies, so that from submission on nothing
+ * calls the driver. It must not: while a stream waits, a call of anybody else, such as loading a
+ * kernel, may wait for the stream and keep the driver's lock. Where no kernel can serve (another
+ * GPU's memory, kernels not wanted, no such back end) the stream waits until a word in pinned
+ * memory reaches the request's number, and the worker does the I/O as any caller would. Requests
+ * of one stream run one after the other, so one word or mailbox per stream is enough and its
+ * numbers only grow.
  */
 #include "stream.h"
 
@@ -17,18 +23,26 @@
 
 #define WORDS_PER_CHUNK 64u
 #define WORD_BYTES 64u /* one cache line each */
+/* How long a worker looks for a kernel to begin before it goes to see about others. */
+#define LOOK_NS 50000u
+#define NAP_NS 20000
 
 struct pl_stream {
 	struct pl_stream *next;
 	uintptr_t key[2];
-	pthread_mutex_t lock; /* keeps number and order on the stream the same */
+	pthread_mutex_t lock; /* keeps number and order on the stream the same; guards all below */
 	uint32_t *word;
 	uint32_t number; /* of the last request queued */
+	uint32_t served; /* of the last one with a kernel */
 	void *chunk;	 /* the pinned memory, on the stream that must free it; else NULL */
+	struct pl_serve *serve;
+	bool no_serve;		    /* it was refused once */
+	struct pl_lane_queue queue; /* of @serve, for jobs */
 };
 
 struct request {
 	struct pl_task task;
+	unsigned int users; /* the one who submits it, and the stream; atomic */
 	struct peerlane_file *file;
 	enum peerlane_op op;
 	void *addr;
@@ -38,10 +52,16 @@ struct request {
 	off_t offset_now;
 	ssize_t *result;
 	unsigned int flags;
-	pl_stream_work work; /* instead of all that: of pl_stream_run() */
+	pl_stream_work work; /* of pl_stream_run(), instead of the five above */
 	void *arg;
-	uint32_t *word;
 	uint32_t number;
+	struct pl_stream *stream;
+	/* Served by a kernel: */
+	bool served;
+	struct pl_span span;
+	uint32_t before; /* request whose kernel used the mailbox last */
+	bool looked;	 /* for the kernel, for LOOK_NS */
+	bool failed;	 /* there will be no kernel; atomic */
 };
 
 /* A word nobody has yet; streams_lock held. Lines of a chunk go to the streams after its owner. */
@@ -107,77 +127,244 @@ static int find_stream(struct peerlane *ctx, void *stream, struct pl_stream **ou
 	return err;
 }
 
-static void finish(struct request *r, ssize_t result)
+static void request_put(struct request *r)
 {
-	struct peerlane_file *file = r->file;
-	uint32_t *word = r->word, number = r->number;
-
-	if (r->result)
-		*r->result = result;
-	free(r);
-	pl_file_put(file);
-	/* Whoever sees the number sees the result: the stream, and the host after it. */
-	__atomic_store_n(word, number, __ATOMIC_RELEASE);
+	if (!__atomic_sub_fetch(&r->users, 1, __ATOMIC_ACQ_REL))
+		free(r);
 }
 
-/* In a worker: the I/O itself. */
+/* The one way out: the result is stored, and then the stream goes on. */
+static void finish(struct request *r, ssize_t result)
+{
+	struct peerlane *ctx = r->file->ctx;
+	struct pl_stream *s = r->stream;
+
+	if (r->work)
+		r->work(r->arg, (int)result, NULL);
+	else if (r->result)
+		*r->result = result;
+	pl_span_put(&r->span);
+	pl_file_put(r->file);
+	/* Whoever sees the number sees the result: the stream, and the host after it. */
+	if (r->served)
+		ctx->gpu->ops->serve_quit(s->serve, r->number);
+	else
+		__atomic_store_n(s->word, r->number, __ATOMIC_RELEASE);
+	request_put(r);
+	__atomic_fetch_sub(&ctx->stream_requests, 1, __ATOMIC_ACQ_REL);
+}
+
+static void drop(struct pl_task *task)
+{
+	finish((struct request *)task, -ECANCELED);
+}
+
+/* The I/O itself: without a call of the driver where a kernel serves, else as any caller would. */
+static ssize_t move(struct request *r, size_t shift, size_t bytes, off_t offset)
+{
+	unsigned int flags = r->flags & PEERLANE_DURABLE;
+	struct iovec iov = { .iov_base = (char *)r->addr + shift, .iov_len = bytes };
+	struct pl_span span = r->span;
+
+	if (!r->served)
+		return pl_io_vectored(r->file, r->op, &iov, 1, offset, flags);
+	if (!span.err && shift > span.room)
+		span.err = span.past;
+	span.addr += shift;
+	span.room -= shift;
+	return pl_io_served(r->file, r->op, &span, bytes, offset, flags, &r->stream->queue);
+}
+
+ssize_t pl_stream_io(struct pl_stream_io *io, size_t shift, size_t bytes, off_t offset)
+{
+	return move((struct request *)io, shift, bytes, offset);
+}
+
+/* In a worker. */
 static void perform(struct pl_task *task)
 {
 	struct request *r = (struct request *)task;
-	struct iovec iov = { .iov_base = r->addr };
 	bool fixed = r->flags & PEERLANE_FIXED;
+	ssize_t n = 0;
 
 	if (r->work) {
-		r->work(r->arg, 0);
-		finish(r, 0);
-		return;
+		r->work(r->arg, 0, (struct pl_stream_io *)r);
+		r->work = NULL;
+	} else {
+		n = move(r, 0, fixed ? r->bytes_now : *r->bytes,
+			 fixed ? r->offset_now : *r->offset);
 	}
-	iov.iov_len = fixed ? r->bytes_now : *r->bytes;
-	finish(r, pl_io_vectored(r->file, r->op, &iov, 1, fixed ? r->offset_now : *r->offset,
-				 r->flags & PEERLANE_DURABLE));
+	finish(r, n);
 }
 
-/* It cannot be done. */
-static void refuse(struct request *r, int err)
+static void post(struct request *r, struct pl_workers *w)
 {
-	if (r->work)
-		r->work(r->arg, err);
-	finish(r, err);
+	int err = pl_task_post(w, &r->task);
+
+	if (err)
+		finish(r, err);
+}
+
+/*
+ * Whether the kernel of the request has begun. If not, others come first: the GPU runs so many
+ * kernels at a time and no more, and those that run must find a worker and a lane to end. It may
+ * take as long as other work of the program keeps the GPU.
+ */
+static bool kernel_here(struct request *r)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	struct peerlane *ctx = r->file->ctx;
+	uint64_t until = r->looked ? 0 : pl_now_ns() + LOOK_NS;
+	bool here;
+
+	do {
+		here = ctx->gpu->ops->serve_state(r->stream->serve, r->number) != PL_SERVE_COMING;
+		/* In this order: a kernel that was refused does not hold the stream, so the one
+		 * that is here may be that of a later request. */
+		if (__atomic_load_n(&r->failed, __ATOMIC_ACQUIRE)) {
+			finish(r, -ECANCELED);
+			return false;
+		}
+		if (here)
+			return true;
+		pl_cpu_relax();
+	} while (pl_now_ns() < until);
+	r->looked = true;
+	post(r, &ctx->stream_workers);
+	nanosleep(&nap, NULL);
+	return false;
+}
+
+/* In a worker for streams. */
+static void perform_served(struct pl_task *task)
+{
+	if (kernel_here((struct request *)task))
+		perform(task);
 }
 
 /* On the stream: the work before is done. No GPU call is allowed here. */
 static void reached(void *arg)
 {
 	struct request *r = arg;
+	struct peerlane *ctx = r->file->ctx;
+	struct pl_stream *s = r->stream;
 
 	/* The context was closed without us: there are no workers any more. */
-	if (__atomic_load_n(&r->file->ctx->closed, __ATOMIC_ACQUIRE)) {
-		refuse(r, -ECANCELED);
+	if (__atomic_load_n(&ctx->closed, __ATOMIC_ACQUIRE)) {
+		finish(r, -ECANCELED);
 		return;
 	}
+	r->task.drop = drop;
 	r->task.run = perform;
-	if (pl_task_post(r->file->ctx, &r->task))
-		refuse(r, -EAGAIN);
+	if (r->served) {
+		/* Two streams by one name: one was destroyed with work left. */
+		if (ctx->gpu->ops->serve_state(s->serve, r->before) != PL_SERVE_GONE) {
+			finish(r, -EBUSY);
+			return;
+		}
+		r->task.run = perform_served;
+		s->queue.number = r->number;
+		ctx->gpu->ops->serve_begin(s->serve, r->number);
+	}
+	post(r, r->served ? &ctx->stream_workers : &ctx->workers);
+}
+
+/* The most bytes that have to be copied; 0: the CPU reaches the memory, or there is none. */
+static size_t bytes_to_copy(struct peerlane *ctx, const struct request *r)
+{
+	if (r->span.err || pl_io_host(ctx, &r->span.mem, r->addr))
+		return 0;
+	if ((r->flags & PEERLANE_FIXED) && r->bytes_now < r->span.room)
+		return r->bytes_now;
+	return r->span.room;
+}
+
+/* The mailbox of the stream, made when first needed; its lock is held. */
+static bool get_serve(struct peerlane *ctx, struct pl_stream *s, void *stream)
+{
+	int err;
+
+	if (s->serve || s->no_serve)
+		return s->serve;
+	err = ctx->gpu->ops->serve_create(ctx->gpu, stream, &s->serve);
+	if (err) {
+		s->no_serve = err != -ENOMEM;
+		pl_log(ctx, 2, "a stream is held, not served by a kernel (%d)", err);
+		return false;
+	}
+	s->queue.owner = s->serve->owner;
+	s->queue.queue = s->serve->queue;
+	s->queue.serve = s->serve;
+	_Static_assert(PL_RUNS == PL_SERVE_MARKS, "a mark for each run");
+	memcpy(s->queue.marks, s->serve->marks, sizeof(s->queue.marks));
+	return true;
+}
+
+/* Has a lane and its queue made before the stream is first held; then they could wait for it. */
+static void prepare_held(struct peerlane *ctx, const struct request *r, size_t bytes)
+{
+	struct pl_lane_queue *q;
+	struct pl_lane *lane;
+
+	if (!bytes || pl_lane_acquire(ctx, bytes, 1, &lane))
+		return;
+	pl_lane_queue(ctx, lane, r->span.mem.owner, &q);
+	pl_lane_release(ctx, lane);
+}
+
+/* Decides how the stream is made to wait and makes ready what that needs; its lock is held. */
+static void prepare(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+{
+	size_t bytes;
+	int err = 0;
+
+	if (!ctx->gpu->ops->serve_create)
+		return;
+	pl_span_get(ctx, r->addr, r->flags & PEERLANE_FIXED ? r->bytes_now : SIZE_MAX, &r->span);
+	bytes = bytes_to_copy(ctx, r);
+	if (!ctx->gpu->no_kernels && get_serve(ctx, s, stream) &&
+	    (!bytes || r->span.mem.owner == s->serve->owner)) {
+		if (bytes) {
+			pthread_mutex_lock(&ctx->streams_lock);
+			err = pl_pool_reserve(ctx, bytes);
+			pthread_mutex_unlock(&ctx->streams_lock);
+		}
+		r->served = !err;
+	}
+	if (r->served)
+		return;
+	if (!s->number)
+		prepare_held(ctx, r, bytes);
+	pl_span_put(&r->span);
 }
 
 /* Queues the two things; the stream's lock is held. */
-static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream,
-		   bool *queued)
+static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
 {
 	const struct pl_gpu_ops *ops = ctx->gpu->ops;
-	uint32_t *word = s->word, number = s->number + 1;
 	int err;
 
-	r->word = word;
-	r->number = number;
+	r->number = s->number + 1;
+	r->before = s->served;
+	__atomic_fetch_add(&ctx->stream_requests, 1, __ATOMIC_ACQ_REL);
 	err = ops->stream_call(ctx->gpu, stream, reached, r);
-	if (err)
+	if (err) {
+		__atomic_fetch_sub(&ctx->stream_requests, 1, __ATOMIC_ACQ_REL);
 		return pl_fail_gpu(err, ops->result(), "the stream refused: %s",
 				   ops->result_name(ctx->gpu, ops->result()));
+	}
 	/* From here on the request belongs to the stream. */
-	s->number = number;
-	*queued = true;
-	err = ops->stream_hold(ctx->gpu, stream, word, number);
+	s->number = r->number;
+	if (r->served) {
+		err = ops->serve_launch(ctx->gpu, stream, s->serve, r->number,
+					bytes_to_copy(ctx, r));
+		if (!err)
+			s->served = r->number;
+		else
+			__atomic_store_n(&r->failed, true, __ATOMIC_RELEASE);
+	} else {
+		err = ops->stream_hold(ctx->gpu, stream, s->word, r->number);
+	}
 	if (err)
 		return pl_fail_gpu(err, ops->result(),
 				   "the request is queued but the stream will not wait for it: %s",
@@ -206,12 +393,19 @@ static int queue(const struct request *what, void *stream, bool *queued)
 		goto err_put;
 	}
 	*r = *what;
+	r->users = 2;
+	r->stream = s;
 	pthread_mutex_lock(&s->lock);
-	err = enqueue(file->ctx, s, r, stream, queued);
+	prepare(file->ctx, s, r, stream);
+	err = enqueue(file->ctx, s, r, stream);
+	*queued = s->number == r->number;
 	pthread_mutex_unlock(&s->lock);
-	/* Not queued at all: nobody else will free it. */
-	if (*queued)
+	if (*queued) {
+		request_put(r);
 		return err;
+	}
+	/* Nobody else will free it. */
+	pl_span_put(&r->span);
 	free(r);
 err_put:
 	pl_file_put(file);
@@ -243,10 +437,10 @@ static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, c
 	return queue(&r, stream, &queued);
 }
 
-int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *stream,
+int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *addr, void *stream,
 		  pl_stream_work work, void *arg, bool *queued)
 {
-	struct request r = { .file = file, .op = op, .work = work, .arg = arg };
+	struct request r = { .file = file, .op = op, .addr = addr, .work = work, .arg = arg };
 
 	return queue(&r, stream, queued);
 }
@@ -271,22 +465,36 @@ int peerlane_write_async(struct peerlane_file *file, const void *addr, const siz
 		      flags);
 }
 
+/* Whether the requests of all streams are done. */
+static bool all_done(struct peerlane *ctx)
+{
+	if (__atomic_load_n(&ctx->stream_requests, __ATOMIC_ACQUIRE))
+		return false;
+	/* The kernels as well: the mailboxes will be freed. */
+	for (struct pl_stream *s = ctx->streams; s; s = s->next)
+		if (s->serve && ctx->gpu->ops->serve_state(s->serve, s->served) != PL_SERVE_GONE)
+			return false;
+	return true;
+}
+
 bool pl_streams_fini(struct peerlane *ctx)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };
 	uint64_t deadline = pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
 	struct pl_stream *s;
 
-	for (s = ctx->streams; s; s = s->next) {
-		while ((int32_t)(__atomic_load_n(s->word, __ATOMIC_ACQUIRE) - s->number) < 0) {
-			if (pl_now_ns() > deadline)
-				return false;
-			nanosleep(&nap, NULL);
-		}
+	while (!all_done(ctx)) {
+		if (pl_now_ns() > deadline)
+			return false;
+		nanosleep(&nap, NULL);
 	}
+	/* Lanes may be waiting for kernels that are gone now. */
+	pl_pool_reclaim(ctx);
 	while (ctx->streams) {
 		s = ctx->streams;
 		ctx->streams = s->next;
+		if (s->serve)
+			ctx->gpu->ops->serve_destroy(ctx->gpu, s->serve);
 		if (s->chunk)
 			ctx->gpu->ops->pin_free(ctx->gpu, s->chunk, WORDS_PER_CHUNK * WORD_BYTES);
 		pthread_mutex_destroy(&s->lock);

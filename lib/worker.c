@@ -36,9 +36,11 @@ void pl_lock_init(pthread_mutex_t *lock)
 	pthread_mutexattr_destroy(&attr);
 }
 
-int pl_workers_init(struct pl_workers *w, unsigned int max)
+int pl_workers_init(struct peerlane *ctx, struct pl_workers *w, unsigned int max, const char *name)
 {
 	memset(w, 0, sizeof(*w));
+	w->ctx = ctx;
+	w->name = name;
 	w->threads = calloc(max, sizeof(w->threads[0]));
 	if (!w->threads)
 		return -ENOMEM;
@@ -111,7 +113,7 @@ static void *worker(void *arg)
 	struct pl_workers *w = arg;
 	bool rested = false;
 
-	prctl(PR_SET_NAME, "peerlane");
+	prctl(PR_SET_NAME, w->name);
 	prctl(PR_SET_TIMERSLACK, 1000ul);
 	pthread_mutex_lock(&w->lock);
 	w->idle--;
@@ -137,9 +139,8 @@ static void *worker(void *arg)
 }
 
 /* Adds a thread; lock held. It counts as idle at once. */
-static bool hire(struct peerlane *ctx)
+static bool hire(struct pl_workers *w)
 {
-	struct pl_workers *w = &ctx->workers;
 	sigset_t all, old;
 	int err;
 
@@ -154,18 +155,17 @@ static bool hire(struct peerlane *ctx)
 		return false;
 	w->nr++;
 	w->idle++;
-	pl_stat_add(&pl_ctx_stats(ctx)->threads, 1);
+	pl_stat_add(&pl_ctx_stats(w->ctx)->threads, 1);
 	return true;
 }
 
 /* Makes sure @n workers will look; lock held. */
-static void call(struct peerlane *ctx, unsigned int n)
+static void call(struct pl_workers *w, unsigned int n)
 {
-	struct pl_workers *w = &ctx->workers;
 	unsigned int awake = w->idle - w->sleeping;
 
 	__atomic_fetch_add(&w->posts, 1, __ATOMIC_RELAXED);
-	while (w->idle < n && hire(ctx))
+	while (w->idle < n && hire(w))
 		;
 	for (unsigned int i = awake; i < n && i < w->idle && i < awake + 2; i++)
 		pthread_cond_signal(&w->wake);
@@ -181,7 +181,7 @@ void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want)
 	crew->posted = true;
 	crew->next = w->crews;
 	w->crews = crew;
-	call(ctx, want);
+	call(w, want);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -214,16 +214,19 @@ void pl_crew_dismiss(struct peerlane *ctx, struct pl_crew *crew)
 	pthread_mutex_unlock(&w->lock);
 }
 
-int pl_task_post(struct peerlane *ctx, struct pl_task *task)
+int pl_task_post(struct pl_workers *w, struct pl_task *task)
 {
-	struct pl_workers *w = &ctx->workers;
 	int err = 0;
 
 	pthread_mutex_lock(&w->lock);
+	if (w->stop) {
+		pthread_mutex_unlock(&w->lock);
+		return -ECANCELED;
+	}
 	task->next = NULL;
 	*w->tasks_end = task;
 	w->tasks_end = &task->next;
-	call(ctx, 1);
+	call(w, 1);
 	if (!w->nr) {
 		/* Nobody will ever come for it. */
 		w->tasks = NULL;
@@ -234,9 +237,9 @@ int pl_task_post(struct peerlane *ctx, struct pl_task *task)
 	return err;
 }
 
-void pl_workers_fini(struct peerlane *ctx)
+void pl_workers_stop(struct pl_workers *w)
 {
-	struct pl_workers *w = &ctx->workers;
+	struct pl_task *task;
 
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
@@ -245,6 +248,17 @@ void pl_workers_fini(struct peerlane *ctx)
 	pthread_mutex_unlock(&w->lock);
 	for (unsigned int i = 0; i < w->nr; i++)
 		pthread_join(w->threads[i], NULL);
+	while ((task = w->tasks)) {
+		w->tasks = task->next;
+		if (task->drop)
+			task->drop(task);
+	}
+	w->tasks_end = &w->tasks;
+}
+
+void pl_workers_fini(struct pl_workers *w)
+{
+	pl_workers_stop(w);
 	pthread_cond_destroy(&w->left);
 	pthread_cond_destroy(&w->wake);
 	pthread_mutex_destroy(&w->lock);

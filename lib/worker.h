@@ -23,6 +23,7 @@ struct pl_crew {
 struct pl_task {
 	struct pl_task *next;
 	void (*run)(struct pl_task *task);
+	void (*drop)(struct pl_task *task); /* instead, when the workers end first; may be NULL */
 };
 
 struct pl_workers {
@@ -31,6 +32,8 @@ struct pl_workers {
 	pthread_cond_t left;  /* a helper left a crew */
 	struct pl_crew *crews;
 	struct pl_task *tasks, **tasks_end;
+	struct peerlane *ctx;
+	const char *name; /* of the threads */
 	pthread_t *threads;
 	unsigned int nr, max;
 	unsigned int idle;	 /* threads that wait for work, spinning or asleep */
@@ -42,17 +45,20 @@ struct pl_workers {
 	uint32_t posts __attribute__((aligned(64)));
 };
 
-int pl_workers_init(struct pl_workers *w, unsigned int max);
-/* Ends all threads; nothing may be posted. */
-void pl_workers_fini(struct peerlane *ctx);
+int pl_workers_init(struct peerlane *ctx, struct pl_workers *w, unsigned int max, const char *name);
+/* Ends all threads and drops the tasks nobody has begun; what is posted after is refused. */
+void pl_workers_stop(struct pl_workers *w);
+/* The same; nothing may be posted any more. */
+void pl_workers_fini(struct pl_workers *w);
 
 /* Asks for up to @want helpers. */
 void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want);
 /* No more helpers; returns when the last one has left. */
 void pl_crew_dismiss(struct peerlane *ctx, struct pl_crew *crew);
 
-/* Has @task run by a worker. -EAGAIN when no thread could be made at all. */
-int pl_task_post(struct peerlane *ctx, struct pl_task *task);
+/* Has @task run by a worker. -EAGAIN when no thread could be made at all; -ECANCELED when the
+ * workers have ended. */
+int pl_task_post(struct pl_workers *w, struct pl_task *task);
 
 /* A mutex whose waiters look again for a moment before they sleep: for locks held very shortly. */
 void pl_lock_init(pthread_mutex_t *lock);

@@ -462,6 +462,14 @@ int peerlane_batch_cancel(struct peerlane_batch *batch);
  * the stream gets there and must stay valid until then; @result until the read is done. An error
  * is only in *@result: the stream goes on.
  *
+ * On a CUDA stream a small kernel holds the stream and does the copies, and nothing calls the
+ * driver once the read is queued, so the program may make any CUDA calls meanwhile. Where that
+ * cannot be (GPU memory of another CUDA context than the stream's, PEERLANE_NO_KERNELS, a driver
+ * that does not take the kernel) the stream waits for a memory word and the driver is called for
+ * the copies: then, until the read is done, the program must not make CUDA calls that wait for
+ * all work, such as loading a module, creating a stream or freeing memory. GPU memory must not be
+ * freed before the read is done in either case.
+ *
  * Context: any thread with the stream's context current. Not during stream capture.
  *
  * Return: 0 when queued; -EINVAL; -EBADF; -EREMOTEIO the stream refused (see peerlane_error());

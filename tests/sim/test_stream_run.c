@@ -9,25 +9,27 @@ struct work {
 	struct peerlane_file *file;
 	char *gpu;
 	size_t bytes; /* set after it was queued */
+	size_t shift;
 	ssize_t result;
 	int err;
 	unsigned int calls;
 };
 
-static void do_read(void *arg, int err)
+static void do_read(void *arg, int err, struct pl_stream_io *io)
 {
 	struct work *w = arg;
 
 	w->err = err;
 	w->calls++;
-	w->result = err ? err : peerlane_read(w->file, w->gpu, w->bytes, 0);
+	w->result = err ? err : pl_stream_io(io, w->shift, w->bytes, 0);
 }
 
-static void nap(void *arg, int err)
+static void nap(void *arg, int err, struct pl_stream_io *io)
 {
 	struct work *w = arg;
 
 	(void)err;
+	(void)io;
 	sim_nap_ms(50);
 	w->calls++;
 }
@@ -44,17 +46,23 @@ static void in_order(void **state)
 	(void)state;
 	assert_int_equal(peerlane_gpu_stream_create(ctx, 0, &stream), 0);
 	w.bytes = 100000;
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, stream, do_read, &w, &queued), 0);
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, stream, do_read, &w, &queued),
+			 0);
 	assert_true(queued);
 	late.bytes = 10;
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, stream, do_read, &late, &queued), 0);
+	late.shift = 50000;
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, stream, do_read, &late, &queued),
+			 0);
 	assert_int_equal(peerlane_gpu_stream_sync(ctx, stream), 0);
 	assert_int_equal(w.result, 100000);
 	assert_int_equal(late.result, 10);
 	assert_int_equal(w.calls + late.calls, 2);
-	sim_assert_gpu(ctx, w.gpu, 100000, 0, 3);
+	sim_assert_gpu(ctx, w.gpu, 50000, 0, 3);
+	sim_assert_gpu(ctx, w.gpu + 50000, 10, 0, 3);
+	sim_assert_gpu(ctx, w.gpu + 50010, 100000 - 50010, 50010, 3);
 	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, stream, do_read, &w, &queued), -EBADF);
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, stream, do_read, &w, &queued),
+			 -EBADF);
 	assert_false(queued);
 	assert_int_equal(w.calls, 1);
 	peerlane_gpu_stream_destroy(ctx, stream);
@@ -72,7 +80,7 @@ static void left_behind(void **state)
 
 	(void)state;
 	w.gpu = sim_alloc(ctx, 5000);
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, NULL, nap, &w, &queued), 0);
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, NULL, nap, &w, &queued), 0);
 	pl_file_leave(file);
 	assert_int_equal(peerlane_read(file, w.gpu, 10, 0), -EBADF);
 	assert_int_equal(peerlane_file_close(file), -EBADF);
@@ -87,14 +95,16 @@ static void not_for_this_file(void **state)
 {
 	struct peerlane *ctx = sim_open(0);
 	struct peerlane_file *file = sim_file(ctx, sim_make_file("ro", 100, 3), O_RDONLY);
-	struct work w = { .file = file };
+	struct work w = { .file = file, .gpu = sim_alloc(ctx, 100) };
 	bool queued = true;
 
 	(void)state;
-	assert_int_equal(pl_stream_run(file, PEERLANE_WRITE, NULL, do_read, &w, &queued), -EBADF);
+	assert_int_equal(pl_stream_run(file, PEERLANE_WRITE, w.gpu, NULL, do_read, &w, &queued),
+			 -EBADF);
 	assert_false(queued);
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, (void *)16, do_read, &w, &queued),
-			 -EINVAL);
+	assert_int_equal(
+		pl_stream_run(file, PEERLANE_READ, w.gpu, (void *)16, do_read, &w, &queued),
+		-EINVAL);
 	assert_false(queued);
 	assert_int_equal(w.calls, 0);
 	peerlane_close(ctx);
