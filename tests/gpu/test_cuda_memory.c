@@ -24,9 +24,7 @@
 #define WRITE_FROM 7u	     /* places in the allocation */
 #define READ_INTO 1031u
 #define POSITION 12345 /* in the file */
-#define NR_STREAMS 64u
-#define STREAM_BYTES (256 * 1024 + 13)
-#define NR_SMALL 64u /* small pieces in one batch */
+#define NR_SMALL 64u   /* small pieces in one batch */
 #define SMALL_BYTES ((size_t)1003)
 #define PATIENCE_S 20
 
@@ -530,135 +528,6 @@ static void test_freed(void **state)
 	free_device(&m);
 }
 
-/* ------------------------------------------------------------------ streams */
-
-struct lane {
-	void *ctx;
-	void *stream;
-	uint64_t addr;
-	size_t bytes;
-	off_t offset;
-	ssize_t written, read;
-};
-
-static void lane_open(struct lane *l, unsigned int i)
-{
-	memset(l, 0, sizeof(*l));
-	l->ctx = i & 1 ? second : primary;
-	l->bytes = i < 4 ? BYTES : STREAM_BYTES;
-	l->offset = (off_t)(i * ROOM + 1);
-	enter(l->ctx);
-	assert_int_equal(cu.cuStreamCreate(&l->stream, i & 2 ? CU_STREAM_NON_BLOCKING : 0), 0);
-	assert_int_equal(cu.cuMemAlloc_v2(&l->addr, l->bytes), 0);
-	leave();
-}
-
-/* Fill, write, fill with something else, read back, and overwrite one byte: each step spoils the
- * result if it is done too early or too late. */
-static void lane_queue(struct lane *l, unsigned char value)
-{
-	void *addr = (void *)(uintptr_t)l->addr;
-
-	l->written = l->read = -1;
-	enter(l->ctx);
-	assert_int_equal(cu.cuMemsetD8Async(l->addr, value, l->bytes, l->stream), 0);
-	assert_int_equal(peerlane_write_async(file, addr, &l->bytes, &l->offset, &l->written,
-					      l->stream, PEERLANE_FIXED),
-			 0);
-	assert_int_equal(cu.cuMemsetD8Async(l->addr, 0xee, l->bytes, l->stream), 0);
-	assert_int_equal(
-		peerlane_read_async(file, addr, &l->bytes, &l->offset, &l->read, l->stream, 0), 0);
-	assert_int_equal(cu.cuMemsetD8Async(l->addr + 1, 0x55, 1, l->stream), 0);
-	leave();
-}
-
-static void lane_sync(struct lane *l)
-{
-	enter(l->ctx);
-	assert_int_equal(cu.cuStreamSynchronize(l->stream), 0);
-	leave();
-}
-
-static void lane_check(struct lane *l, unsigned char value)
-{
-	enter(l->ctx);
-	assert_int_equal(cu.cuMemcpyDtoH_v2(scratch, l->addr, l->bytes), 0);
-	leave();
-	assert_int_equal(l->written, l->bytes);
-	assert_int_equal(l->read, l->bytes);
-	assert_int_equal(scratch[0], value);
-	assert_int_equal(scratch[1], 0x55);
-	assert_true(all(scratch + 2, l->bytes - 2, value));
-	assert_int_equal(pread(fd, scratch, l->bytes, l->offset), l->bytes);
-	assert_true(all(scratch, l->bytes, value));
-}
-
-static void lane_close(struct lane *l)
-{
-	enter(l->ctx);
-	assert_int_equal(cu.cuStreamDestroy_v2(l->stream), 0);
-	assert_int_equal(cu.cuMemFree_v2(l->addr), 0);
-	leave();
-}
-
-static void test_streams(void **state)
-{
-	struct lane lanes[NR_STREAMS];
-
-	(void)state;
-	assert_int_equal(ftruncate(fd, 0), 0);
-	for (unsigned int i = 0; i < NR_STREAMS; i++)
-		lane_open(&lanes[i], i);
-	for (unsigned int round = 0; round < 4; round++) {
-		for (unsigned int i = 0; i < NR_STREAMS; i++)
-			lane_queue(&lanes[i], (unsigned char)(i + round));
-		/* All of them first: a synchronous copy waits for every stream of its context, and
-		 * the driver may keep others from it meanwhile. */
-		for (unsigned int i = 0; i < NR_STREAMS; i++)
-			lane_sync(&lanes[i]);
-		for (unsigned int i = 0; i < NR_STREAMS; i++)
-			lane_check(&lanes[i], (unsigned char)(i + round));
-	}
-	for (unsigned int i = 0; i < NR_STREAMS; i++)
-		lane_close(&lanes[i]);
-}
-
-static void decide(void *arg)
-{
-	struct lane *l = arg;
-
-	l->bytes = 1000;
-	l->offset = 77;
-}
-
-/* Length and position are taken when the stream gets there; errors do not stop it. */
-static void test_late_arguments(void **state)
-{
-	struct lane l;
-	void *addr;
-	size_t bytes = 10;
-	off_t offset = -1;
-	ssize_t bad = 0;
-
-	(void)state;
-	lane_open(&l, 0);
-	addr = (void *)(uintptr_t)l.addr;
-	assert_int_equal(pwrite(fd, pattern, 5000, 0), 5000);
-	l.bytes = 0;
-	enter(l.ctx);
-	assert_int_equal(peerlane_read_async(file, addr, &bytes, &offset, &bad, l.stream, 0), 0);
-	assert_int_equal(cu.cuLaunchHostFunc(l.stream, decide, &l), 0);
-	assert_int_equal(peerlane_read_async(file, addr, &l.bytes, &l.offset, &l.read, l.stream, 0),
-			 0);
-	assert_int_equal(cu.cuStreamSynchronize(l.stream), 0);
-	assert_int_equal(bad, -EINVAL);
-	assert_int_equal(l.read, 1000);
-	assert_int_equal(cu.cuMemcpyDtoH_v2(scratch, l.addr, 1000), 0);
-	leave();
-	assert_memory_equal(scratch, pattern + 77, 1000);
-	lane_close(&l);
-}
-
 /* ------------------------------------------------------------------ start and end */
 
 static int setup(void **state)
@@ -733,8 +602,6 @@ int main(void)
 		cmocka_unit_test(test_beside_busy_stream),
 		cmocka_unit_test(test_past_the_end),
 		cmocka_unit_test(test_freed),
-		cmocka_unit_test(test_late_arguments),
-		cmocka_unit_test(test_streams),
 	};
 	const char *name = getenv("PEERLANE_LIBCUDA"), *missing;
 
