@@ -277,8 +277,15 @@ enum pl_serve_state pl_cuda_serve_state(const struct pl_serve *serve, uint32_t n
 
 void pl_cuda_serve_quit(struct pl_serve *serve, uint32_t number)
 {
-	/* Whoever sees it sees the result of the request: the kernel, and what comes after it. */
-	__atomic_store_n(&box_of(serve)->host->quit, number, __ATOMIC_RELEASE);
+	uint32_t *quit = &box_of(serve)->host->quit;
+	uint32_t old = __atomic_load_n(quit, __ATOMIC_RELAXED);
+
+	/* Whoever sees it sees the result of the request: the kernel, and what comes after it. It
+	 * only rises: a request without a kernel may end after a later one. */
+	while ((int32_t)(old - number) < 0 &&
+	       !__atomic_compare_exchange_n(quit, &old, number, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
 }
 
 /* Whether @nr chunks fit: a place is free when every run from it on has ended. A block may be late
