@@ -159,12 +159,14 @@ def verdict(pairs):
 
 
 def measure(bench, row, limits, raw):
-    """One row of the table; returns its fields."""
+    """One row of the table."""
     peer = bench.peer(row)
     ours = bench.ours(row)
+    via = bench.drop_in(row) if bench.args.cufile else None
     gbps = ours and ours["gb_per_s"]
     peer_rate = peer and (peer["ops_per_s"] if row.size < MIB else peer["gbps"])
     our_rate = ours and (ours["ops_per_s"] if row.size < MIB else gbps)
+    via_rate = via and (via["ops_per_s"] if row.size < MIB else via["gbps"])
     limit = limits.get(row.op)
     of = {
         "limit": ratio(gbps, limit),
@@ -180,41 +182,24 @@ def measure(bench, row, limits, raw):
           f" {show(ours and ours['p50_us'], '{:.1f}'):>10} {show(ours and ours['cpu_s_per_gb'], '{:.3f}'):>7}"
           f" {show(peer and peer['gbps']):>7} {show(of['limit']):>6} {show(of['peer']):>6}"
           f" {show(of['raw']):>6}  {ours['path'] if ours else '-':9}{verdict(wishes):8} {asked}", flush=True)
-
-
-def drop_in_row(bench, row):
-    """One row of the second table: the drop-in beside the engine itself and NVIDIA's library."""
-    names = ("gbps", "gb_per_s") if row.size >= MIB else ("ops_per_s", "ops_per_s")
-    native, via, peer = bench.ours(row), bench.drop_in(row), bench.peer(row)
-    rate = via and via[names[0]]
-    of_native = ratio(rate, native and native[names[1]])
-    of_peer = ratio(rate, peer and peer[names[0]])
-    wishes = [(of_native, 0.97), (of_peer, 3.0 if row.batch and row.op == "read" else None)]
-    print(f"{row.op:6}{row.text:32}{show(via and via['gbps']):>7} "
-          f"{show(via and via['ops_per_s'], '{:.0f}'):>9} {show(of_native):>7} {show(of_peer):>7}"
-          f"  {verdict(wishes)}", flush=True)
+    if via:
+        of_engine, of_peer = ratio(via_rate, our_rate), ratio(via_rate, peer_rate)
+        wishes = [(of_engine, 0.97), (of_peer, 3.0 if row.batch and row.op == "read" else None)]
+        print(f"{'':6}{'  the same through cuFile':32}{via['gbps']:7.2f} {via['ops_per_s']:9.0f}"
+              f" {via['lat_us_p50']:10.1f} {via['cpu_s_per_gb']:7.3f} {'':7} {'':6} {show(of_peer):>6}"
+              f" {'':6}  {show(of_engine)} of the engine, {verdict(wishes)}", flush=True)
 
 
 def stream_rows(bench, peer_lib):
     """Stream-ordered reads of 1 MiB through both libraries."""
+    print("\nstream-ordered, through the cuFile interface")
     for streams in (1, 4, 16):
         via = bench.stream(f"{bench.build}/cufile/libcufile.so.0", "peerlane-cufile", streams)
         peer = bench.stream(peer_lib, "libcufile", streams)
         of_peer = ratio(via and via["gbps"], peer and peer["gbps"])
-        print(f"{'read':6}{f'1 MiB calls in {streams} streams, cached':32}"
-              f"{show(via and via['gbps']):>7} {'':>9} {'':>7} {show(of_peer):>7}"
-              f"  {verdict([(of_peer, 3.0)])}", flush=True)
-
-
-def drop_in_table(bench, args):
-    """What programs that use cuFile get."""
-    print(f"\nthrough the cuFile interface\n{'op':6}{'shape':32}{'GB/s':>7} {'ops/s':>9}"
-          f" {'/engine':>7} {'/peer':>7}")
-    for row in rows(args.bytes):
-        if not args.only or args.only in row.op + " " + row.text:
-            drop_in_row(bench, row)
-    if not args.only or args.only in "read streams":
-        stream_rows(bench, args.peer_lib)
+        print(f"{'read':6}{f'1 MiB calls in {streams} streams, cached':36}"
+              f"{show(via and via['gbps']):>7}  cuFile {show(peer and peer['gbps']):>6}"
+              f"  {show(of_peer)} x libcufile {verdict([(of_peer, 3.0)])}", flush=True)
 
 
 def cpu_row(bench, full):
@@ -275,7 +260,7 @@ def main():
     ap.add_argument("--timeout", type=int, default=120, help="seconds for one program")
     ap.add_argument("--out", help="file for the raw results, one JSON object a line")
     ap.add_argument("--cufile", action="store_true",
-                    help="instead of the first table: the drop-in beside engine and peer")
+                    help="the drop-in libcufile too, and stream-ordered reads")
     ap.add_argument("--peer-lib", help="NVIDIA's libcufile.so.0, where the loader has none")
     ap.add_argument("--only", help="rows whose text contains this")
     args = ap.parse_args()
@@ -297,9 +282,6 @@ def main():
                   f"{d['gbps']:.2f} GB/s")
     if not limits:
         sys.exit("no GPU here: see bench/sim.py")
-    if args.cufile:
-        drop_in_table(bench, args)
-        return
     raw = {} if args.only else raw_rates(bench, args.bytes)
     if not args.only:
         bare_loop(bench)
@@ -308,6 +290,8 @@ def main():
     for row in rows(args.bytes):
         if not args.only or args.only in row.op + " " + row.text:
             measure(bench, row, limits, raw)
+    if args.cufile and (not args.only or args.only in "read streams"):
+        stream_rows(bench, args.peer_lib)
     if not args.only:
         cpu_row(bench, args.bytes)
     if tmp:
