@@ -93,6 +93,9 @@ enum {
 	X(stream_call, "cuLaunchHostFunc", (void *, void (*)(void *), void *), 1)                  \
 	X(stream_wait_value, "cuStreamWaitValue32_v2",                                             \
 	  (void *, pl_cu_ptr, uint32_t, unsigned int), 0)                                          \
+	X(stream_write_value, "cuStreamWriteValue32_v2",                                           \
+	  (void *, pl_cu_ptr, uint32_t, unsigned int), 0)                                          \
+	X(stream_query, "cuStreamQuery", (void *), 1)                                              \
 	X(event_create, "cuEventCreate", (void **, unsigned int), 1)                               \
 	X(event_destroy, "cuEventDestroy_v2", (void *), 1)                                         \
 	X(event_record, "cuEventRecord", (void *, void *), 1)                                      \

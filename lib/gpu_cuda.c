@@ -92,6 +92,7 @@ static void cuda_close(struct pl_gpu *gpu)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
 
+	pl_cuda_words_free(c, true);
 	pl_cuda_modules_free(c, true);
 	pl_cuda_contexts_free(c, true);
 	/* libcuda stays loaded: other users of the process may hold pointers into it. */
@@ -101,6 +102,7 @@ static void cuda_close(struct pl_gpu *gpu)
 
 static void cuda_abandon(struct pl_gpu *gpu)
 {
+	pl_cuda_words_free(pl_cuda_of(gpu), false);
 	pl_cuda_modules_free(pl_cuda_of(gpu), false);
 	pl_cuda_contexts_free(pl_cuda_of(gpu), false);
 	free(gpu);
@@ -239,43 +241,6 @@ static void cuda_queue_destroy(struct pl_gpu *gpu, struct pl_queue *q)
 	free(q);
 }
 
-static int cuda_mark_create(struct pl_gpu *gpu, struct pl_queue *q, struct pl_mark **out)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-	struct pl_mark *m = calloc(1, sizeof(*m));
-	int err;
-
-	if (!m)
-		return -ENOMEM;
-	m->owner = q->owner;
-	err = pl_cuda_enter(c, m->owner);
-	if (err)
-		goto err_free;
-	err = pl_cuda_check(c->api.event_create(&m->event, PL_CU_EVENT_NO_TIMING));
-	pl_cuda_leave(c);
-	if (err)
-		goto err_free;
-	*out = m;
-	return 0;
-
-err_free:
-	free(m);
-	return err;
-}
-
-static void cuda_mark_destroy(struct pl_gpu *gpu, struct pl_mark *m)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-
-	if (!m)
-		return;
-	if (!pl_cuda_enter(c, m->owner)) {
-		c->api.event_destroy(m->event);
-		pl_cuda_leave(c);
-	}
-	free(m);
-}
-
 static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
 		     const struct pl_copy *list, unsigned int nr, struct pl_mark *mark)
 {
@@ -304,7 +269,7 @@ static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
 						 list[i].bytes, q->stream));
 	}
 	code = last_result;
-	err2 = pl_cuda_check(c->api.event_record(mark->event, q->stream));
+	err2 = pl_cuda_check(pl_cuda_mark_set(c, mark));
 	/* Without a mark nobody could tell when the copies end. */
 	if (err2)
 		c->api.stream_sync(q->stream);
@@ -312,22 +277,6 @@ static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
 		last_result = code;
 	pl_cuda_leave(c);
 	return err ? err : err2;
-}
-
-static int cuda_mark_done(struct pl_gpu *gpu, struct pl_mark *m)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-	int result;
-
-	if (m->box)
-		return pl_cuda_box_mark_done(m->box, m->index);
-	if (pl_cuda_enter(c, m->owner))
-		return -EREMOTEIO;
-	result = c->api.event_query(m->event);
-	pl_cuda_leave(c);
-	if (result == PL_CU_NOT_READY)
-		return 0;
-	return result ? pl_cuda_check(result) : 1;
 }
 
 static int cuda_count(struct pl_gpu *gpu)
@@ -485,11 +434,11 @@ const struct pl_gpu_ops pl_gpu_cuda = {
 	.pin_unregister = cuda_pin_unregister,
 	.queue_create = cuda_queue_create,
 	.queue_destroy = cuda_queue_destroy,
-	.mark_create = cuda_mark_create,
-	.mark_destroy = cuda_mark_destroy,
+	.mark_create = pl_cuda_mark_create,
+	.mark_destroy = pl_cuda_mark_destroy,
 	.prepare = pl_cuda_prepare,
 	.copy = cuda_copy,
-	.mark_done = cuda_mark_done,
+	.mark_done = pl_cuda_mark_done,
 	.stream_key = pl_cuda_stream_key,
 	.stream_call = pl_cuda_stream_call,
 	.stream_hold = pl_cuda_stream_hold,

@@ -18,6 +18,7 @@ struct pl_cuda_module; /* a loaded kernel image */
 struct pl_cuda_owner;  /* a context, see gpu_cuda_context.c */
 struct pl_cuda_box;    /* a mailbox, see gpu_cuda_serve.c */
 struct pl_cuda_boxes;
+struct pl_cuda_words;
 
 /* Copies by the copy engine, in a stream of our own; or, with a box, by a kernel. */
 struct pl_queue {
@@ -26,8 +27,14 @@ struct pl_queue {
 	struct pl_cuda_box *box;
 };
 
+/* The end of some copies: a word in pinned memory that the stream writes behind them, so that
+ * looking costs no driver call; else an event. */
 struct pl_mark {
 	void *owner;
+	void *stream;
+	uint32_t *word;	   /* NULL: an event */
+	uint32_t number;   /* what the word will be */
+	uint64_t asked_ns; /* when the driver was last asked for an error */
 	void *event;
 	struct pl_cuda_box *box;
 	unsigned int index; /* in the box */
@@ -48,8 +55,10 @@ struct pl_cuda {
 	struct pl_cuda_owner *owners;
 	struct pl_cuda_module *modules;
 	struct pl_cuda_boxes *boxes;
-	bool held;   /* a stream of the caller was made to wait at least once; atomic */
-	bool served; /* or served by a kernel; atomic */
+	struct pl_cuda_words *words;
+	bool no_write; /* streams cannot write words; atomic */
+	bool held;     /* a stream of the caller was made to wait at least once; atomic */
+	bool served;   /* or served by a kernel; atomic */
 };
 
 static inline struct pl_cuda *pl_cuda_of(struct pl_gpu *gpu)
@@ -85,6 +94,15 @@ bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_co
 void pl_cuda_prepare(struct pl_gpu *gpu, void *owner);
 int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
 		    unsigned int nr);
+
+/* gpu_cuda_mark.c: when copies have ended */
+int pl_cuda_mark_create(struct pl_gpu *gpu, struct pl_queue *q, struct pl_mark **out);
+void pl_cuda_mark_destroy(struct pl_gpu *gpu, struct pl_mark *m);
+int pl_cuda_mark_done(struct pl_gpu *gpu, struct pl_mark *m);
+/* Behind the copies queued so far; the context is current. A CUresult. */
+int pl_cuda_mark_set(struct pl_cuda *c, struct pl_mark *m);
+/* Forgets the words; without @release no driver call is made. */
+void pl_cuda_words_free(struct pl_cuda *c, bool release);
 
 /* gpu_cuda_serve.c: streams served by a kernel */
 int pl_cuda_serve_load(struct pl_cuda *c, void *owner, bool may_load, void **function);

@@ -125,6 +125,7 @@ int cuStreamDestroy_v2(void *stream);
 int cuStreamSynchronize(void *stream);
 int cuStreamQuery(void *stream);
 int cuStreamGetCtx(void *stream, void **ctx);
+int cuStreamWriteValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned int flags);
 int cuStreamWaitValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned int flags);
 int cuLaunchHostFunc(void *stream, void (*fn)(void *), void *arg);
 

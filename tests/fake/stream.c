@@ -386,3 +386,29 @@ int cuStreamWaitValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned
 		return fake_end(CU_INVALID_VALUE);
 	return fake_end(s ? fake_queue(s, &op, NULL) : CU_INVALID_HANDLE);
 }
+
+static int run_write_value(struct fake_op *op, bool live)
+{
+	size_t bytes = sizeof(op->value);
+	uint32_t *word = live ? (uint32_t *)fake_range_host(op->dst, true, &bytes) : NULL;
+
+	if (!word)
+		return live ? CU_ILLEGAL_ADDRESS : CU_OK;
+	__atomic_store_n(word, op->value, __ATOMIC_RELEASE);
+	return CU_OK;
+}
+
+int cuStreamWriteValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned int flags)
+{
+	struct fake_op op = { .run = run_write_value, .dst = addr, .bytes = 4, .value = value };
+	struct fake_context *ctx;
+	struct fake_stream *s;
+	int result = fake_begin(__func__, &ctx);
+
+	if (result)
+		return result;
+	s = fake_stream_find(stream, ctx);
+	if (flags || addr % sizeof(value) || !fake_range_covers(addr, sizeof(value)))
+		return fake_end(CU_INVALID_VALUE);
+	return fake_end(s ? fake_queue(s, &op, NULL) : CU_INVALID_HANDLE);
+}

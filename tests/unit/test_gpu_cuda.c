@@ -372,12 +372,36 @@ static void test_queue_errors(void **state)
 	assert_int_equal(wait_mark(l.mark), 1);
 	assert_int_equal(ops->copy(gpu, l.queue, PL_TO_GPU, &to, 1, l.mark), -EREMOTEIO);
 	assert_int_equal(ops->result(), 719);
+	inject("cuStreamWriteValue32:0:719:1");
+	assert_int_equal(ops->copy(gpu, l.queue, PL_TO_GPU, &to, 1, l.mark), -EREMOTEIO);
+	assert_int_equal(wait_mark(l.mark), 1);
+	/* Where streams cannot write, an event takes the word's place. */
+	inject("cuStreamWriteValue32:0:801:1");
+	assert_int_equal(ops->copy(gpu, l.queue, PL_TO_GPU, &to, 1, l.mark), 0);
+	assert_int_equal(wait_mark(l.mark), 1);
 	inject("cuEventRecord:0:719:1");
 	assert_int_equal(ops->copy(gpu, l.queue, PL_TO_GPU, &to, 1, l.mark), -EREMOTEIO);
 	inject("cuEventQuery:0:600:3");
 	assert_int_equal(ops->mark_done(gpu, l.mark), 0);
 	assert_int_equal(wait_mark(l.mark), 1);
 	/* Work that fails after it was queued poisons the context, sooner or later. */
+	inject("execute:0:700:1");
+	err = ops->copy(gpu, l.queue, PL_TO_GPU, &to, 1, l.mark);
+	assert_int_equal(err ? err : wait_mark(l.mark), -EREMOTEIO);
+	assert_int_equal(ops->result(), CU_ILLEGAL_ADDRESS);
+	lane_close(&l, PAGE);
+}
+
+/* Behind a copy that fails no word is written: the driver tells. */
+static void test_copy_fails(void **state)
+{
+	struct lane l;
+	int err;
+
+	(void)state;
+	lane_open(&l, 0, PAGE);
+	struct pl_copy to = { l.dev, l.pinned, PAGE };
+
 	inject("execute:0:700:1");
 	err = ops->copy(gpu, l.queue, PL_TO_GPU, &to, 1, l.mark);
 	assert_int_equal(err ? err : wait_mark(l.mark), -EREMOTEIO);

@@ -366,7 +366,8 @@ static void test_context_destroyed(void **state)
 	assert_int_equal(ops->queue_create(gpu, mem.owner, &queue), 0);
 	assert_int_equal(ops->mark_create(gpu, queue, &mark), 0);
 	assert_int_equal(cu.cuCtxDestroy_v2(ctx), 0);
-	assert_true(ops->mark_done(gpu, mark) < 0);
+	/* Nothing was queued, so nothing has to end. */
+	assert_true(ops->mark_done(gpu, mark) != 0);
 	ops->mark_destroy(gpu, mark);
 	ops->queue_destroy(gpu, queue);
 	assert_true(leaks(text, sizeof(text)) > 0);
