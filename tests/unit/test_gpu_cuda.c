@@ -465,6 +465,7 @@ int main(void)
 		TEST(copy_to_freed),
 		TEST(small_copies),
 		TEST(queue_errors),
+		TEST(copy_fails),
 		TEST(queues_of_threads),
 	};
 
