@@ -15,7 +15,7 @@
 
 #define NR_BOXES 8u /* made at a time */
 #define BLOCKS 8u   /* enough loads in flight to fill the bus */
-#define THREADS 256u
+#define THREADS 512u
 #define HOLD_THREADS 32u
 #define MIN_CHUNK (16u * 1024)
 /* How long copy() waits for room in the ring. */
@@ -255,13 +255,13 @@ void pl_cuda_serve_begin(struct pl_serve *serve, uint32_t number)
 {
 	struct pl_cuda_box *box = box_of(serve);
 
-	(void)number;
 	box->sent = 0;
 	memset(box->target, 0, sizeof(box->target));
 	memset(box->first, 0, sizeof(box->first));
 	for (unsigned int i = 0; i < PL_SERVE_MARKS; i++)
 		__atomic_store_n(&box->host->mark[i], 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&box->host->posted, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&box->host->posted, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&box->host->begun, number, __ATOMIC_RELEASE);
 }
 
 enum pl_serve_state pl_cuda_serve_state(const struct pl_serve *serve, uint32_t number)

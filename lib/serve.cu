@@ -10,25 +10,24 @@
 #define MIN_NAP 32u /* ns */
 #define MAX_NAP 1000u
 
-/* Loads that no cache answers: the memory changes while the kernel runs. */
+/*
+ * Data is loaded past the nearest cache, which may have older data of the same slot. That it is
+ * new at all comes from the fence after the chunk was seen, see take(). Wider than single words
+ * matters here: volatile loads would cross the bus one by one.
+ */
 static __device__ uint4 load16(const char *p)
 {
-	uint4 v;
-
-	asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-		     : "l"(p));
-	return v;
+	return __ldcg((const uint4 *)p);
 }
 
 static __device__ unsigned int load4(const char *p)
 {
-	return *(const volatile unsigned int *)p;
+	return __ldcg((const unsigned int *)p);
 }
 
 static __device__ unsigned int load1(const char *p)
 {
-	return *(const volatile unsigned char *)p;
+	return __ldcg((const unsigned char *)p);
 }
 
 /* Sixteen bytes of GPU memory, with the widest loads its alignment allows. */
@@ -172,14 +171,30 @@ static __device__ void leave(struct pl_serve_host *host, struct pl_serve_gpu *gp
 	*(volatile unsigned int *)&host->gone = number;
 }
 
+/* Waits until the CPU has come to this request. */
+static __device__ void wait_begun(struct pl_serve_host *host, unsigned int number)
+{
+	unsigned int nap = MIN_NAP;
+
+	while ((int)(*(volatile unsigned int *)&host->begun - number) < 0 &&
+	       (int)(*(volatile unsigned int *)&host->quit - number) < 0) {
+		__nanosleep(nap);
+		nap = nap * 2 > MAX_NAP ? MAX_NAP : nap * 2;
+	}
+	/* "posted" is that of this request. */
+	__threadfence_system();
+}
+
 extern "C" __global__ void peerlane_serve(struct pl_serve_host *host, struct pl_serve_gpu *gpu,
 					  unsigned int number)
 {
 	__shared__ __align__(16) struct pl_serve_chunk chunk;
 	__shared__ bool more;
 
-	if (!threadIdx.x)
+	if (!threadIdx.x) {
 		*(volatile unsigned int *)&host->here = number;
+		wait_begun(host, number);
+	}
 	for (;;) {
 		if (!threadIdx.x)
 			more = take(host, gpu, number, &chunk);

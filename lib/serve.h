@@ -5,8 +5,9 @@
  * mailbox a stream; the requests of a stream follow each other, each with a kernel of its own and
  * a number that only grows.
  *
- * The CPU resets what it writes before the kernel of a request starts, the last block of the
- * kernel resets what is in GPU memory before it ends.
+ * A kernel that has begun says so ("here"), which is how the CPU learns that the stream got to the
+ * request. The CPU resets what it writes and answers ("begun"); from then on chunks are posted and
+ * done. The last block of the kernel resets what is in GPU memory before it ends.
  */
 #ifndef PL_SERVE_H
 #define PL_SERVE_H
@@ -32,7 +33,8 @@ struct pl_serve_host {
 	/* By the CPU: chunks posted in this request, and the last request that must end. After
 	 * "quit" no chunk is begun, also if it was posted before. */
 	uint32_t posted, quit;
-	uint32_t pad1[PL_SERVE_LINE / 4 - 2];
+	uint32_t begun; /* the last request whose chunks "posted" counts */
+	uint32_t pad1[PL_SERVE_LINE / 4 - 3];
 	/* By the GPU: the last request whose kernel has begun, and has ended; for each mark the
 	 * target of its last run that is complete. */
 	uint32_t here, gone;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Stream-ordered I/O. Two things are queued on the caller's stream: a host function that hands
- * the request to a worker, and something that keeps the stream until the worker is done.
+ * Stream-ordered I/O. What is queued on the caller's stream is a kernel of ours where it can be. It
+ * tells that the stream got there, does the copies, and by its end lets the stream go on, so that
+ * from submission on nothing calls the driver. It must not: while a stream waits, a call of anybody
+ * else, such as loading a kernel, may wait for the stream and keep the driver's lock.
  *
- * That is a kernel of ours where it can be: it does the copies, so that from submission on nothing
- * calls the driver. It must not: while a stream waits, a call of anybody else, such as loading a
- * kernel, may wait for the stream and keep the driver's lock. Where no kernel can serve (another
- * GPU's memory, kernels not wanted, no such back end) the stream waits until a word in pinned
- * memory reaches the request's number, and the worker does the I/O as any caller would. Requests
- * of one stream run one after the other, so one word or mailbox per stream is enough and its
- * numbers only grow.
+ * Where no kernel can serve (another GPU's memory, kernels not wanted, no such back end) it is a
+ * host function that hands the request to a worker, and then a wait until a word in pinned memory
+ * reaches the request's number; the worker does the I/O as any caller would. Requests of one stream
+ * run one after the other, so one word or mailbox per stream is enough and its numbers only grow.
  */
 #include "stream.h"
 
@@ -28,6 +27,7 @@
 #define NAP_NS 20000
 
 struct pl_stream {
+	struct pl_task task; /* first: workers are given it */
 	struct pl_stream *next;
 	uintptr_t key[2];
 	pthread_mutex_t lock; /* keeps number and order on the stream the same; guards all below */
@@ -38,6 +38,11 @@ struct pl_stream {
 	struct pl_serve *serve;
 	bool no_serve;		    /* it was refused once */
 	struct pl_lane_queue queue; /* of @serve, for jobs */
+	struct peerlane *ctx;
+	pthread_mutex_t list_lock;     /* guards the rest */
+	struct request *first, **last; /* served ones, in their order */
+	bool active;		       /* a worker has the stream, or will have */
+	bool looked; /* for the kernel of the first, for LOOK_NS; only that worker's */
 };
 
 struct request {
@@ -60,8 +65,7 @@ struct request {
 	bool served;
 	struct pl_span span;
 	uint32_t before; /* request whose kernel used the mailbox last */
-	bool looked;	 /* for the kernel, for LOOK_NS */
-	bool failed;	 /* there will be no kernel; atomic */
+	struct request *next;
 };
 
 /* A word nobody has yet; streams_lock held. Lines of a chunk go to the streams after its owner. */
@@ -102,6 +106,9 @@ static int new_stream(struct peerlane *ctx, const uintptr_t key[2], struct pl_st
 	}
 	memcpy(s->key, key, sizeof(s->key));
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->list_lock, NULL);
+	s->last = &s->first;
+	s->ctx = ctx;
 	s->next = ctx->streams;
 	ctx->streams = s;
 	*out = s;
@@ -180,74 +187,146 @@ ssize_t pl_stream_io(struct pl_stream_io *io, size_t shift, size_t bytes, off_t 
 	return move((struct request *)io, shift, bytes, offset);
 }
 
-/* In a worker. */
-static void perform(struct pl_task *task)
+/* In a worker: what the request is for. */
+static ssize_t perform(struct request *r)
 {
-	struct request *r = (struct request *)task;
 	bool fixed = r->flags & PEERLANE_FIXED;
-	ssize_t n = 0;
 
 	if (r->work) {
 		r->work(r->arg, 0, (struct pl_stream_io *)r);
 		r->work = NULL;
-	} else {
-		n = move(r, 0, fixed ? r->bytes_now : *r->bytes,
-			 fixed ? r->offset_now : *r->offset);
+		return 0;
 	}
-	finish(r, n);
+	return move(r, 0, fixed ? r->bytes_now : *r->bytes, fixed ? r->offset_now : *r->offset);
 }
 
-static void post(struct request *r, struct pl_workers *w)
+static void perform_held(struct pl_task *task)
 {
-	int err = pl_task_post(w, &r->task);
+	struct request *r = (struct request *)task;
 
-	if (err)
-		finish(r, err);
+	finish(r, perform(r));
+}
+
+/* ------------------------------------------------------------------ served */
+
+static struct request *list_first(struct pl_stream *s)
+{
+	struct request *r;
+
+	pthread_mutex_lock(&s->list_lock);
+	r = s->first;
+	pthread_mutex_unlock(&s->list_lock);
+	return r;
+}
+
+/* Takes the first one off, before it is finished: with the last request the stream may go. Returns
+ * whether there are more. */
+static bool list_pop(struct pl_stream *s)
+{
+	bool more;
+
+	pthread_mutex_lock(&s->list_lock);
+	s->first = s->first->next;
+	more = s->first;
+	if (!more)
+		s->last = &s->first;
+	s->active = more;
+	s->looked = false;
+	pthread_mutex_unlock(&s->list_lock);
+	return more;
+}
+
+/* Adds a request; returns whether the stream has to be given to a worker. */
+static bool list_push(struct pl_stream *s, struct request *r)
+{
+	bool idle;
+
+	pthread_mutex_lock(&s->list_lock);
+	r->next = NULL;
+	*s->last = r;
+	s->last = &r->next;
+	idle = !s->active;
+	s->active = true;
+	pthread_mutex_unlock(&s->list_lock);
+	return idle;
+}
+
+/* The context is going away, or there is no thread to be had. */
+static void drop_served(struct pl_task *task)
+{
+	struct pl_stream *s = (struct pl_stream *)task;
+	struct request *r;
+	bool more;
+
+	do {
+		r = list_first(s);
+		more = list_pop(s);
+		finish(r, -ECANCELED);
+	} while (more);
 }
 
 /*
- * Whether the kernel of the request has begun. If not, others come first: the GPU runs so many
+ * Whether the kernel of a request has begun. If not, others come first: the GPU runs so many
  * kernels at a time and no more, and those that run must find a worker and a lane to end. It may
  * take as long as other work of the program keeps the GPU.
  */
-static bool kernel_here(struct request *r)
+static bool kernel_here(struct pl_stream *s, uint32_t number)
 {
-	const struct timespec nap = { .tv_nsec = NAP_NS };
-	struct peerlane *ctx = r->file->ctx;
-	uint64_t until = r->looked ? 0 : pl_now_ns() + LOOK_NS;
-	bool here;
+	uint64_t until = s->looked ? 0 : pl_now_ns() + LOOK_NS;
 
 	do {
-		here = ctx->gpu->ops->serve_state(r->stream->serve, r->number) != PL_SERVE_COMING;
-		/* In this order: a kernel that was refused does not hold the stream, so the one
-		 * that is here may be that of a later request. */
-		if (__atomic_load_n(&r->failed, __ATOMIC_ACQUIRE)) {
-			finish(r, -ECANCELED);
-			return false;
-		}
-		if (here)
+		if (s->ctx->gpu->ops->serve_state(s->serve, number) != PL_SERVE_COMING)
 			return true;
 		pl_cpu_relax();
 	} while (pl_now_ns() < until);
-	r->looked = true;
-	post(r, &ctx->stream_workers);
-	nanosleep(&nap, NULL);
 	return false;
 }
 
-/* In a worker for streams. */
-static void perform_served(struct pl_task *task)
+static ssize_t serve_one(struct pl_stream *s, struct request *r)
 {
-	if (kernel_here((struct request *)task))
-		perform(task);
+	const struct pl_gpu_ops *ops = s->ctx->gpu->ops;
+
+	/* Two streams by one name: one was destroyed with work left. */
+	if (ops->serve_state(s->serve, r->before) != PL_SERVE_GONE)
+		return -EBUSY;
+	s->queue.number = r->number;
+	ops->serve_begin(s->serve, r->number);
+	return perform(r);
 }
+
+/* In a worker for streams: serves a stream as long as the kernels of its requests come. */
+static void serve(struct pl_task *task)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	struct pl_stream *s = (struct pl_stream *)task;
+	struct request *r;
+	ssize_t n;
+	bool more;
+
+	do {
+		r = list_first(s);
+		if (!kernel_here(s, r->number)) {
+			s->looked = true;
+			if (pl_task_post(&s->ctx->stream_workers, &s->task))
+				drop_served(&s->task);
+			else
+				nanosleep(&nap, NULL);
+			return;
+		}
+		n = serve_one(s, r);
+		more = list_pop(s);
+		finish(r, n);
+	} while (more);
+}
+
+/* ------------------------------------------------------------------ held */
 
 /* On the stream: the work before is done. No GPU call is allowed here. */
 static void reached(void *arg)
 {
 	struct request *r = arg;
 	struct peerlane *ctx = r->file->ctx;
-	struct pl_stream *s = r->stream;
+	int err;
 
 	/* The context was closed without us: there are no workers any more. */
 	if (__atomic_load_n(&ctx->closed, __ATOMIC_ACQUIRE)) {
@@ -255,18 +334,10 @@ static void reached(void *arg)
 		return;
 	}
 	r->task.drop = drop;
-	r->task.run = perform;
-	if (r->served) {
-		/* Two streams by one name: one was destroyed with work left. */
-		if (ctx->gpu->ops->serve_state(s->serve, r->before) != PL_SERVE_GONE) {
-			finish(r, -EBUSY);
-			return;
-		}
-		r->task.run = perform_served;
-		s->queue.number = r->number;
-		ctx->gpu->ops->serve_begin(s->serve, r->number);
-	}
-	post(r, r->served ? &ctx->stream_workers : &ctx->workers);
+	r->task.run = perform_held;
+	err = pl_task_post(&ctx->workers, &r->task);
+	if (err)
+		finish(r, err);
 }
 
 /* The most bytes that have to be copied; 0: the CPU reaches the memory, or there is none. */
@@ -338,38 +409,61 @@ static void prepare(struct peerlane *ctx, struct pl_stream *s, struct request *r
 	pl_span_put(&r->span);
 }
 
-/* Queues the two things; the stream's lock is held. */
-static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+static int refused(struct peerlane *ctx, int err, const char *what)
 {
 	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+
+	return pl_fail_gpu(err, ops->result(), "%s: %s", what,
+			   ops->result_name(ctx->gpu, ops->result()));
+}
+
+/* Queues the kernel; the stream's lock is held. */
+static int enqueue_served(struct peerlane *ctx, struct pl_stream *s, struct request *r,
+			  void *stream)
+{
+	int err = ctx->gpu->ops->serve_launch(ctx->gpu, stream, s->serve, r->number,
+					      bytes_to_copy(ctx, r));
+
+	if (err)
+		return refused(ctx, err, "the stream refused");
+	s->number = s->served = r->number;
+	s->task.run = serve;
+	s->task.drop = drop_served;
+	if (list_push(s, r) && pl_task_post(&ctx->stream_workers, &s->task))
+		drop_served(&s->task);
+	return 0;
+}
+
+/* Queues the host function and the wait; the stream's lock is held. */
+static int enqueue_held(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+{
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+	uint32_t number = r->number;
+	int err = ops->stream_call(ctx->gpu, stream, reached, r);
+
+	if (err)
+		return refused(ctx, err, "the stream refused");
+	/* From here on the request belongs to the stream. */
+	s->number = number;
+	err = ops->stream_hold(ctx->gpu, stream, s->word, number);
+	if (err)
+		return refused(ctx, err,
+			       "the request is queued but the stream will not wait for it");
+	return 0;
+}
+
+static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+{
+	uint32_t number = s->number + 1;
 	int err;
 
-	r->number = s->number + 1;
+	r->number = number;
 	r->before = s->served;
 	__atomic_fetch_add(&ctx->stream_requests, 1, __ATOMIC_ACQ_REL);
-	err = ops->stream_call(ctx->gpu, stream, reached, r);
-	if (err) {
+	err = r->served ? enqueue_served(ctx, s, r, stream) : enqueue_held(ctx, s, r, stream);
+	if (s->number != number)
 		__atomic_fetch_sub(&ctx->stream_requests, 1, __ATOMIC_ACQ_REL);
-		return pl_fail_gpu(err, ops->result(), "the stream refused: %s",
-				   ops->result_name(ctx->gpu, ops->result()));
-	}
-	/* From here on the request belongs to the stream. */
-	s->number = r->number;
-	if (r->served) {
-		err = ops->serve_launch(ctx->gpu, stream, s->serve, r->number,
-					bytes_to_copy(ctx, r));
-		if (!err)
-			s->served = r->number;
-		else
-			__atomic_store_n(&r->failed, true, __ATOMIC_RELEASE);
-	} else {
-		err = ops->stream_hold(ctx->gpu, stream, s->word, r->number);
-	}
-	if (err)
-		return pl_fail_gpu(err, ops->result(),
-				   "the request is queued but the stream will not wait for it: %s",
-				   ops->result_name(ctx->gpu, ops->result()));
-	return 0;
+	return err;
 }
 
 /* Queues a copy of @what; *@queued as in pl_stream_run(). */

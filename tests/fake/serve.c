@@ -59,13 +59,14 @@ static int serve(struct pl_serve_host *host, struct pl_serve_gpu *gpu, uint32_t 
 
 	__atomic_store_n(&host->here, number, __ATOMIC_RELEASE);
 	while (!result) {
+		uint32_t begun = __atomic_load_n(&host->begun, __ATOMIC_ACQUIRE);
 		uint32_t posted = __atomic_load_n(&host->posted, __ATOMIC_ACQUIRE);
 		uint32_t quit = __atomic_load_n(&host->quit, __ATOMIC_ACQUIRE);
 		struct pl_serve_chunk c;
 
 		if ((int32_t)(quit - number) >= 0)
 			break;
-		if (posted <= gpu->taken || fake_stalled()) {
+		if ((int32_t)(begun - number) < 0 || posted <= gpu->taken || fake_stalled()) {
 			nanosleep(&nap, NULL);
 			if (nap.tv_nsec < MAX_NAP_NS)
 				nap.tv_nsec *= 2;
