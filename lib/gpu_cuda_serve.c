@@ -228,7 +228,8 @@ int pl_cuda_serve_launch(struct pl_gpu *gpu, void *stream, struct pl_serve *serv
 	struct pl_cuda *c = pl_cuda_of(gpu);
 	struct pl_cuda_box *box = box_of(serve);
 	size_t chunks = (bytes + MIN_CHUNK - 1) / MIN_CHUNK;
-	unsigned int blocks = chunks > BLOCKS ? BLOCKS : chunks ? (unsigned int)chunks : 1;
+	/* The first one does not copy. */
+	unsigned int blocks = 1 + (chunks > BLOCKS ? BLOCKS : (unsigned int)chunks);
 	pl_cu_ptr host;
 	void *args[] = { &host, &box->gpu, &number };
 	int err = pl_cuda_enter_stream(c, stream, NULL);

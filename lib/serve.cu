@@ -9,6 +9,7 @@
 #define IN_FLIGHT 4 /* loads of a thread */
 #define MIN_NAP 32u /* ns */
 #define MAX_NAP 1000u
+#define WORKER_NAP 100u
 
 /*
  * Data is loaded past the nearest cache, which may have older data of the same slot. That it is
@@ -114,35 +115,58 @@ static __device__ void copy(const struct pl_serve_chunk *c)
 	copy_bytes(dst + head + body, src + head + body, c->bytes - head - body);
 }
 
-/* Waits for a chunk and takes it; false at the end. The further a block is from its turn, the
- * more rarely it looks. */
-static __device__ bool take(struct pl_serve_host *host, struct pl_serve_gpu *gpu,
-			    unsigned int number, struct pl_serve_chunk *out)
+/* Waits for a chunk and takes it; false at the end. */
+static __device__ bool take(const struct pl_serve_host *host, struct pl_serve_gpu *gpu,
+			    struct pl_serve_chunk *out)
 {
 	const unsigned int ticket = atomicAdd(&gpu->taken, 1);
 	const char *chunk = (const char *)&host->ring[ticket % PL_SERVE_RING];
-	unsigned int nap = MIN_NAP, posted, quit, behind;
+	unsigned int posted, quit;
 
 	for (;;) {
 		asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];"
 			     : "=r"(posted), "=r"(quit)
-			     : "l"(&host->posted)
+			     : "l"(&gpu->posted)
 			     : "memory");
-		if ((int)(quit - number) >= 0)
+		if (quit)
 			return false;
 		if (posted > ticket)
 			break;
-		behind = ticket - posted;
-		__nanosleep(nap);
-		nap *= 2;
-		if (nap > MAX_NAP * (1 + (behind < 7 ? behind : 7)))
-			nap = MAX_NAP * (1 + (behind < 7 ? behind : 7));
+		__nanosleep(WORKER_NAP);
 	}
-	/* Pairs with the CPU's release of "posted". */
+	/* With the one in watch() it pairs with the CPU's release of "posted". */
 	__threadfence_system();
 	((uint4 *)out)[0] = load16(chunk);
 	((uint4 *)out)[1] = load16(chunk + 16);
 	return true;
+}
+
+/* The first block: tells the CPU that the stream got here, and the others what it says. */
+static __device__ void watch(struct pl_serve_host *host, struct pl_serve_gpu *gpu,
+			     unsigned int number)
+{
+	unsigned int nap = MIN_NAP, posted, quit, begun, pad, seen = 0;
+
+	*(volatile unsigned int *)&host->here = number;
+	for (;;) {
+		asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+			     : "=r"(posted), "=r"(quit), "=r"(begun), "=r"(pad)
+			     : "l"(&host->posted)
+			     : "memory");
+		if ((int)(quit - number) >= 0)
+			break;
+		/* Before that it is what an earlier request had. */
+		if ((int)(begun - number) >= 0 && posted != seen) {
+			__threadfence_system();
+			*(volatile unsigned int *)&gpu->posted = posted;
+			seen = posted;
+			nap = MIN_NAP;
+			continue;
+		}
+		__nanosleep(nap);
+		nap = nap * 2 > MAX_NAP ? MAX_NAP : nap * 2;
+	}
+	*(volatile unsigned int *)&gpu->quit = 1;
 }
 
 /* The chunk is done; whoever does the last one of a run tells the CPU. */
@@ -165,24 +189,12 @@ static __device__ void leave(struct pl_serve_host *host, struct pl_serve_gpu *gp
 		return;
 	gpu->taken = 0;
 	gpu->exited = 0;
+	gpu->posted = 0;
+	gpu->quit = 0;
 	for (unsigned int i = 0; i < PL_SERVE_MARKS; i++)
 		gpu->finished[i] = 0;
 	__threadfence_system();
 	*(volatile unsigned int *)&host->gone = number;
-}
-
-/* Waits until the CPU has come to this request. */
-static __device__ void wait_begun(struct pl_serve_host *host, unsigned int number)
-{
-	unsigned int nap = MIN_NAP;
-
-	while ((int)(*(volatile unsigned int *)&host->begun - number) < 0 &&
-	       (int)(*(volatile unsigned int *)&host->quit - number) < 0) {
-		__nanosleep(nap);
-		nap = nap * 2 > MAX_NAP ? MAX_NAP : nap * 2;
-	}
-	/* "posted" is that of this request. */
-	__threadfence_system();
 }
 
 extern "C" __global__ void peerlane_serve(struct pl_serve_host *host, struct pl_serve_gpu *gpu,
@@ -191,13 +203,16 @@ extern "C" __global__ void peerlane_serve(struct pl_serve_host *host, struct pl_
 	__shared__ __align__(16) struct pl_serve_chunk chunk;
 	__shared__ bool more;
 
-	if (!threadIdx.x) {
-		*(volatile unsigned int *)&host->here = number;
-		wait_begun(host, number);
+	if (!blockIdx.x) {
+		if (!threadIdx.x) {
+			watch(host, gpu, number);
+			leave(host, gpu, number);
+		}
+		return;
 	}
 	for (;;) {
 		if (!threadIdx.x)
-			more = take(host, gpu, number, &chunk);
+			more = take(host, gpu, &chunk);
 		__syncthreads();
 		if (!more)
 			break;

@@ -7,7 +7,8 @@
  *
  * A kernel that has begun says so ("here"), which is how the CPU learns that the stream got to the
  * request. The CPU resets what it writes and answers ("begun"); from then on chunks are posted and
- * done. The last block of the kernel resets what is in GPU memory before it ends.
+ * done. The first block looks at the CPU's words for all the others, which look at GPU memory: every
+ * look across the bus is in the way of the copies. The last block of the kernel resets what is in GPU memory before it ends.
  */
 #ifndef PL_SERVE_H
 #define PL_SERVE_H
@@ -47,8 +48,10 @@ struct pl_serve_host {
 struct pl_serve_gpu {
 	uint32_t taken;	 /* chunks some block has taken or waits for */
 	uint32_t exited; /* blocks that have ended */
+	uint32_t posted; /* what the first block last saw of the CPU's */
+	uint32_t quit;	 /* 1: end */
 	uint32_t finished[PL_SERVE_MARKS];
-	uint32_t pad[PL_SERVE_LINE / 4 - 2 - PL_SERVE_MARKS];
+	uint32_t pad[PL_SERVE_LINE / 4 - 4 - PL_SERVE_MARKS];
 };
 
 #endif
