@@ -14,8 +14,6 @@
 #include <sys/mman.h>
 
 #define MIB (1024ul * 1024)
-/* Requests of streams at work at a time, beside those who help them. */
-#define STREAM_THREADS 4u
 #define KNOWN_FLAGS                                                                                \
 	(PEERLANE_NO_IO_URING | PEERLANE_NO_IN_PLACE | PEERLANE_NO_DIRECT | PEERLANE_NO_MAPPED |   \
 	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS | PEERLANE_NO_MAPPED_WRITE | PEERLANE_NO_AHEAD)
@@ -219,7 +217,7 @@ static int open_parts(struct peerlane *ctx)
 	err = pl_workers_init(ctx, &ctx->workers, ctx->opt.nr_threads, "peerlane");
 	if (err)
 		goto err_pool;
-	err = pl_workers_init(ctx, &ctx->stream_workers, STREAM_THREADS, "peerlane-stream");
+	err = pl_workers_init(ctx, &ctx->stream_workers, PL_STREAM_THREADS, "peerlane-stream");
 	if (err)
 		goto err_workers;
 	err = pl_buffers_init(&ctx->buffers);

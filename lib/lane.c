@@ -377,21 +377,45 @@ static int reserve_one(struct peerlane *ctx)
 	return err;
 }
 
+/* Makes lanes until there are @nr of a size, as far as there is memory. */
+static void make_lanes(struct peerlane *ctx, bool big, unsigned int nr)
+{
+	struct pl_pool *pool = &ctx->pool;
+	struct pl_lane *lane;
+	bool wanted;
+
+	for (;;) {
+		pthread_mutex_lock(&pool->lock);
+		wanted = pool->nr[big] < nr && pool->nr[big] < pool->max[big];
+		pool->nr[big] += wanted;
+		pthread_mutex_unlock(&pool->lock);
+		if (!wanted)
+			return;
+		lane = lane_create(ctx, big);
+		if (lane) {
+			pl_lane_release(ctx, lane);
+			continue;
+		}
+		pthread_mutex_lock(&pool->lock);
+		pool->nr[big]--;
+		pthread_mutex_unlock(&pool->lock);
+		return;
+	}
+}
+
 int pl_pool_reserve(struct peerlane *ctx, size_t bytes)
 {
 	struct pl_pool *pool = &ctx->pool;
-	bool big = bytes > pool->lane_bytes[0], there;
-	struct pl_lane *lane = NULL;
+	/* Small ones for as many requests as are served at a time, and the one that is reserved. */
+	unsigned int small = PL_STREAM_THREADS + 1;
 	int err = pool->has_reserved ? 0 : reserve_one(ctx);
 
 	if (err)
 		return err;
 	pl_pool_reclaim(ctx);
-	pthread_mutex_lock(&pool->lock);
-	there = pool->nr[big] > (big ? 0u : 1u);
-	pthread_mutex_unlock(&pool->lock);
-	if (!there && !pl_lane_acquire(ctx, bytes, big ? pool->lane_bytes[0] + 1 : 1, &lane))
-		pl_lane_release(ctx, lane);
+	make_lanes(ctx, false, small < pool->max[0] ? small : pool->max[0]);
+	if (bytes > pool->lane_bytes[0])
+		make_lanes(ctx, true, 1);
 	return 0;
 }
 

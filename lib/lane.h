@@ -17,6 +17,8 @@ struct pl_ring;
 
 /* Copy lists a queue may have in flight. */
 #define PL_RUNS 4
+/* Requests of streams at work at a time, beside those who help them. */
+#define PL_STREAM_THREADS 8u
 
 struct pl_lane_queue {
 	struct pl_lane_queue *next;
@@ -74,9 +76,9 @@ void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane);
 struct pl_lane *pl_lane_spare(struct peerlane *ctx);
 void pl_lane_give_back(struct peerlane *ctx, struct pl_lane *lane);
 
-/* Makes lanes for a request of up to @bytes that will use pl_lane_acquire_made(): an ordinary one,
- * and once a small one that nobody else takes, so that there is always one that comes back however
- * long others are kept by the driver. One caller at a time. */
+/* Makes lanes for a request of up to @bytes that will use pl_lane_acquire_made(): enough for
+ * those that are served at a time, and once a small one that nobody else takes, so that there is
+ * always one that comes back however long others are kept by the driver. One caller at a time. */
 int pl_pool_reserve(struct peerlane *ctx, size_t bytes);
 /* Takes lanes that were given up back into use, if nothing runs into them any more. */
 void pl_pool_reclaim(struct peerlane *ctx);
