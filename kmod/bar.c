@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
  * Page structures for the BAR of a GPU: made by the kernel's PCI P2PDMA where it has that, those the
- * GPU's driver made already, or generic device pages in granules as they are needed.
+ * GPU's driver made already, or generic device pages.
+ *
+ * Always for the whole BAR, under one dev_pagemap: newer kernels end a request where the next page
+ * has another one, and a direct read that ends early is finished through the page cache.
+ *
+ * They go when the GPU loses its driver, and with them all pins of its memory.
  */
 #include <linux/list.h>
 #include <linux/memremap.h>
@@ -18,18 +23,7 @@ module_param(pages, charp, 0444);
 MODULE_PARM_DESC(pages, "kind of pages to make: auto (default), p2pdma or generic");
 
 /* The least that the kernel gives page structures to, in size and alignment. */
-#define GRANULE_SHIFT 21
-#define GRANULE_BYTES (1ULL << GRANULE_SHIFT)
-
-/**
- * struct pl_granule - a run of generic pages
- * @pgmap: the kernel's
- * @first: its number in the BAR
- */
-struct pl_granule {
-	struct dev_pagemap pgmap;
-	unsigned long first;
-};
+#define GRANULE_BYTES (2ULL << 20)
 
 static LIST_HEAD(bars);
 
@@ -105,6 +99,30 @@ err_release:
 	return err;
 }
 
+static int make_generic(struct pl_bar *bar)
+{
+	void *mapped;
+
+	if (!IS_ALIGNED(bar->start | bar->bytes, GRANULE_BYTES))
+		return -EOPNOTSUPP;
+	bar->pgmap = kzalloc(sizeof(*bar->pgmap), GFP_KERNEL);
+	if (!bar->pgmap)
+		return -ENOMEM;
+	bar->pgmap->type = MEMORY_DEVICE_GENERIC;
+	bar->pgmap->range.start = bar->start;
+	bar->pgmap->range.end = bar->start + bar->bytes - 1;
+	bar->pgmap->nr_range = 1;
+	mapped = memremap_pages(bar->pgmap, dev_to_node(&bar->pdev->dev));
+	if (IS_ERR(mapped)) {
+		kfree(bar->pgmap);
+		bar->pgmap = NULL;
+		return PTR_ERR(mapped);
+	}
+	bar->kind = PEERLANE_PAGES_GENERIC;
+	pl_count(PL_PAGE_BYTES, bar->bytes);
+	return 0;
+}
+
 /* Decide what kind of pages a BAR gets, once. */
 static int choose_kind(struct pl_bar *bar)
 {
@@ -125,8 +143,7 @@ static int choose_kind(struct pl_bar *bar)
 	}
 	if (!(pl_bar_features() & PEERLANE_FEATURE_GENERIC) || err != -EOPNOTSUPP)
 		return err;
-	bar->kind = PEERLANE_PAGES_GENERIC;
-	return 0;
+	return make_generic(bar);
 }
 
 static struct pl_bar *bar_create(u64 physical)
@@ -137,7 +154,7 @@ static struct pl_bar *bar_create(u64 physical)
 	bar = kzalloc(sizeof(*bar), GFP_KERNEL);
 	if (!bar)
 		return ERR_PTR(-ENOMEM);
-	xa_init(&bar->granules);
+	kref_init(&bar->ref);
 	bar->pdev = device_of(physical, &bar->index);
 	if (!bar->pdev) {
 		err = -ENXIO;
@@ -168,128 +185,99 @@ struct pl_bar *pl_bar_find(u64 physical)
 
 	list_for_each_entry(bar, &bars, node)
 		if (contains(bar->start, bar->bytes, physical))
-			return bar;
+			return bar->closing ? ERR_PTR(-ENXIO) : bar;
 	return bar_create(physical);
 }
 
-/* Generic pages for the granules [first, first + nr) of a BAR, none of which has any. */
-static int granules_add(struct pl_bar *bar, unsigned long first, unsigned long nr)
-{
-	u64 start = bar->start + ((u64)first << GRANULE_SHIFT);
-	struct pl_granule *granule;
-	unsigned long i;
-	struct page *page;
-	void *mapped;
-	int err;
-
-	for (i = 0; i < nr; i++) {
-		page = page_of(start + ((u64)i << GRANULE_SHIFT));
-		if (page && is_zone_device_page(page))
-			return -EBUSY;
-	}
-	granule = kzalloc(sizeof(*granule), GFP_KERNEL);
-	if (!granule)
-		return -ENOMEM;
-	granule->first = first;
-	granule->pgmap.type = MEMORY_DEVICE_GENERIC;
-	granule->pgmap.range.start = start;
-	granule->pgmap.range.end = start + ((u64)nr << GRANULE_SHIFT) - 1;
-	granule->pgmap.nr_range = 1;
-	for (i = 0; i < nr; i++) {
-		err = xa_err(xa_store(&bar->granules, first + i, granule, GFP_KERNEL));
-		if (err)
-			goto err_erase;
-	}
-	mapped = memremap_pages(&granule->pgmap, dev_to_node(&bar->pdev->dev));
-	if (IS_ERR(mapped)) {
-		err = PTR_ERR(mapped);
-		goto err_erase;
-	}
-	pl_count(PL_PAGE_BYTES, (s64)nr << GRANULE_SHIFT);
-	return 0;
-
-err_erase:
-	while (i--)
-		xa_erase(&bar->granules, first + i);
-	kfree(granule);
-	return err;
-}
-
-static int add_generic(struct pl_bar *bar, u64 physical, u64 bytes)
-{
-	unsigned long at = (unsigned long)((physical - bar->start) >> GRANULE_SHIFT);
-	unsigned long last = (unsigned long)((physical - bar->start + bytes - 1) >> GRANULE_SHIFT);
-	unsigned long nr;
-	int err;
-
-	if (!IS_ALIGNED(bar->start | bar->bytes, GRANULE_BYTES))
-		return -EOPNOTSUPP;
-	while (at <= last) {
-		if (xa_load(&bar->granules, at)) {
-			at++;
-			continue;
-		}
-		for (nr = 1; at + nr <= last && !xa_load(&bar->granules, at + nr); nr++)
-			;
-		err = granules_add(bar, at, nr);
-		if (err)
-			return err;
-		at += nr;
-	}
-	return 0;
-}
-
 /* See that [physical, physical + bytes), which lies in the BAR, has page structures. */
-int pl_bar_add_pages(struct pl_bar *bar, u64 physical, u64 bytes)
+int pl_bar_check_pages(struct pl_bar *bar, u64 physical, u64 bytes)
 {
 	struct page *page;
 	u64 at;
 
-	if (bar->kind == PEERLANE_PAGES_GENERIC)
-		return add_generic(bar, physical, bytes);
 	for (at = physical; at < physical + bytes; at += PL_FRAME_BYTES) {
 		page = page_of(at);
-		if (!page || !is_zone_device_page(page) || !is_pci_p2pdma_page(page))
+		if (!page || !is_zone_device_page(page))
+			return -ENXIO;
+		if (bar->kind != PEERLANE_PAGES_GENERIC && !is_pci_p2pdma_page(page))
 			return -ENXIO;
 	}
 	return 0;
 }
 
-static void granules_destroy(struct pl_bar *bar)
+static void bar_free(struct kref *ref)
 {
-	struct pl_granule *granule;
-	unsigned long at, i, nr;
+	struct pl_bar *bar = container_of(ref, struct pl_bar, ref);
 
-	xa_for_each(&bar->granules, at, granule) {
-		nr = (unsigned long)(range_len(&granule->pgmap.range) >> GRANULE_SHIFT);
-		memunmap_pages(&granule->pgmap);
-		pl_count(PL_PAGE_BYTES, -((s64)nr << GRANULE_SHIFT));
-		for (i = 0; i < nr; i++)
-			xa_erase(&bar->granules, granule->first + i);
-		kfree(granule);
-	}
-	xa_destroy(&bar->granules);
-}
-
-static void bar_destroy(struct pl_bar *bar)
-{
-	list_del(&bar->node);
-	granules_destroy(bar);
-	if (bar->pool) {
-		pci_free_p2pmem(bar->pdev, bar->pool, bar->bytes);
-		pl_count(PL_PAGE_BYTES, -(s64)bar->bytes);
-	}
-	if (bar->group)
-		devres_release_group(&bar->pdev->dev, bar->group);
 	pci_dev_put(bar->pdev);
 	kfree(bar);
 }
 
-/* Nothing is pinned and nothing in use: forget all BARs. */
-void pl_bars_destroy(void)
+void pl_bar_get(struct pl_bar *bar)
+{
+	kref_get(&bar->ref);
+}
+
+void pl_bar_put(struct pl_bar *bar)
+{
+	if (bar)
+		kref_put(&bar->ref, bar_free);
+}
+
+/* Nothing uses the pages any more: take them away. */
+static void remove_pages(struct pl_bar *bar)
+{
+	if (bar->pgmap) {
+		memunmap_pages(bar->pgmap);
+		kfree(bar->pgmap);
+		bar->pgmap = NULL;
+		pl_count(PL_PAGE_BYTES, -(s64)bar->bytes);
+	}
+	if (bar->pool) {
+		pci_free_p2pmem(bar->pdev, bar->pool, bar->bytes);
+		bar->pool = NULL;
+		pl_count(PL_PAGE_BYTES, -(s64)bar->bytes);
+	}
+	if (bar->group) {
+		devres_release_group(&bar->pdev->dev, bar->group);
+		bar->group = NULL;
+	}
+}
+
+/* Pin nothing more in the BARs of a device; gives one that has not been asked for yet. */
+struct pl_bar *pl_bar_close(struct device *dev)
+{
+	struct pl_bar *bar;
+
+	list_for_each_entry(bar, &bars, node) {
+		if (&bar->pdev->dev == dev && !bar->closing) {
+			bar->closing = true;
+			return bar;
+		}
+	}
+	return NULL;
+}
+
+/* Nothing uses the pages of a device that is being closed: take them away. */
+void pl_bars_remove_pages(struct device *dev)
+{
+	struct pl_bar *bar;
+
+	list_for_each_entry(bar, &bars, node)
+		if (&bar->pdev->dev == dev)
+			remove_pages(bar);
+}
+
+/* Forget the BARs of a device, or of all devices; their pages are gone, or nothing uses them. */
+void pl_bars_forget(struct device *dev)
 {
 	struct pl_bar *bar, *next;
 
-	list_for_each_entry_safe(bar, next, &bars, node)
-		bar_destroy(bar);
+	list_for_each_entry_safe(bar, next, &bars, node) {
+		if (dev && &bar->pdev->dev != dev)
+			continue;
+		remove_pages(bar);
+		list_del(&bar->node);
+		pl_bar_put(bar);
+	}
 }

@@ -14,8 +14,33 @@ static struct miscdevice device = {
 	.mode = 0660,
 };
 
+/*
+ * A GPU loses its driver, by hand or because its module goes. Pages made with the device's resources
+ * would go with the driver, whatever uses them; so end all use before.
+ */
+static int on_bus(struct notifier_block *block, unsigned long action, void *data)
+{
+	struct device *dev = data;
+	struct pl_bar *bar;
+
+	if (action == BUS_NOTIFY_UNBIND_DRIVER) {
+		while ((bar = pl_frames_close(dev)))
+			pl_pins_stop(bar);
+		pl_frames_remove(dev);
+	} else if (action == BUS_NOTIFY_UNBOUND_DRIVER) {
+		pl_frames_forget(dev);
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block bus_block = {
+	.notifier_call = on_bus,
+};
+
 static int __init core_init(void)
 {
+	int err;
+
 	/* Structures that both sides compile must be alike. */
 	BUILD_BUG_ON(sizeof(struct peerlane_hello) != 64);
 	BUILD_BUG_ON(sizeof(struct peerlane_pin) != 96);
@@ -24,7 +49,13 @@ static int __init core_init(void)
 	BUILD_BUG_ON(sizeof(struct peerlane_info) != 120);
 	BUILD_BUG_ON(sizeof(struct peerlane_route) != 72);
 	BUILD_BUG_ON(sizeof(struct peerlane_counters) != 192);
-	return misc_register(&device);
+	err = bus_register_notifier(&pci_bus_type, &bus_block);
+	if (err)
+		return err;
+	err = misc_register(&device);
+	if (err)
+		bus_unregister_notifier(&pci_bus_type, &bus_block);
+	return err;
 }
 
 /*
@@ -35,7 +66,8 @@ static void __exit core_exit(void)
 {
 	misc_deregister(&device);
 	pl_pins_fini();
-	pl_frames_fini();
+	bus_unregister_notifier(&pci_bus_type, &bus_block);
+	pl_frames_forget(NULL);
 }
 
 module_init(core_init);

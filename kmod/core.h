@@ -12,6 +12,7 @@
 #include <linux/completion.h>
 #include <linux/fs.h>
 #include <linux/kref.h>
+#include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
 #include <linux/rwsem.h>
@@ -70,33 +71,41 @@ struct pl_file {
 };
 
 /**
- * struct pl_bar - one BAR of a GPU that has or can have page structures
+ * struct pl_bar - one BAR of a GPU that has page structures
+ * @ref: holders: the list of bar.c, each pin
  * @node: in the list of bar.c
  * @pdev: the GPU, referenced
  * @index: which BAR
  * @start: physical address
  * @bytes: size
  * @kind: PEERLANE_PAGES_*; does not change
- * @group: devres group of our P2PDMA pages
- * @pool: the whole of the P2PDMA pool, taken so that nobody else gets pages of it
- * @granules: generic pages: granule number in the BAR to struct pl_granule
+ * @closing: the GPU loses its driver: nothing is pinned any more
+ * @group: P2PDMA pages of ours: their devres group
+ * @pool: the whole of their pool, taken so that nobody else gets pages of it
+ * @pgmap: generic pages
  */
 struct pl_bar {
+	struct kref ref;
 	struct list_head node;
 	struct pci_dev *pdev;
 	int index;
 	u64 start;
 	u64 bytes;
 	u32 kind;
+	bool closing;
 	void *group;
 	void *pool;
-	struct xarray granules;
+	struct dev_pagemap *pgmap;
 };
 
-/* bar.c: all of it is called with the lock of frames.c held. */
+/* bar.c: called with the lock of frames.c held, but for the two that count references. */
 struct pl_bar *pl_bar_find(u64 physical);
-int pl_bar_add_pages(struct pl_bar *bar, u64 physical, u64 bytes);
-void pl_bars_destroy(void);
+int pl_bar_check_pages(struct pl_bar *bar, u64 physical, u64 bytes);
+void pl_bars_remove_pages(struct device *dev);
+struct pl_bar *pl_bar_close(struct device *dev);
+void pl_bars_forget(struct device *dev);
+void pl_bar_get(struct pl_bar *bar);
+void pl_bar_put(struct pl_bar *bar);
 u64 pl_bar_features(void);
 
 /**
@@ -115,7 +124,7 @@ u64 pl_bar_features(void);
  * @released: so many of them are not any more
  * @frames: physical address of each frame; written once, before @live
  * @nr_frames: how many
- * @bar: of all of them
+ * @bar: of all of them, referenced
  * @handle: number
  * @flags: as given by the user
  * @address: as given by the user
@@ -153,7 +162,9 @@ bool pl_frames_release(struct pl_pin *pin);
 bool pl_frames_shared(struct pl_pin *pin);
 void pl_frames_mark(struct pl_pin *pin, bool mark);
 bool pl_frames_marked(struct pl_pin *pin);
-void pl_frames_fini(void);
+struct pl_bar *pl_frames_close(struct device *dev);
+void pl_frames_remove(struct device *dev);
+void pl_frames_forget(struct device *dev);
 
 /* pin.c */
 struct pl_pin *pl_pin_create(struct pl_file *file, struct inode *inode,
@@ -166,6 +177,7 @@ u64 pl_pin_bytes(const struct pl_pin *pin);
 u64 pl_pin_offset(const struct pl_pin *pin);
 void pl_pins_fini(void);
 unsigned int pl_unpin_wait_ms(void);
+void pl_pins_stop(struct pl_bar *bar);
 
 /* map.c */
 int pl_map(struct pl_file *file, struct vm_area_struct *vma);

@@ -110,12 +110,11 @@ static int attach_one(struct pl_pin *pin, u64 physical)
 	return err;
 }
 
-/* See that there are page structures for every frame of the pin: all of one BAR, run by run. */
-static int give_pages(struct pl_pin *pin)
+/* See that there are page structures for every frame of the pin, and all of one BAR. */
+static int check_pages(struct pl_pin *pin)
 {
 	struct pl_bar *bar = pl_bar_find(pin->frames[0]);
-	u32 i, first = 0;
-	u64 bytes;
+	u32 i;
 	int err;
 
 	if (IS_ERR(bar))
@@ -127,16 +126,12 @@ static int give_pages(struct pl_pin *pin)
 		    bar->bytes < PL_FRAME_BYTES ||
 		    at - bar->start > bar->bytes - PL_FRAME_BYTES)
 			return -ENXIO;
-	}
-	for (i = 1; i <= pin->nr_frames; i++) {
-		if (i < pin->nr_frames && pin->frames[i] == pin->frames[i - 1] + PL_FRAME_BYTES)
-			continue;
-		bytes = (u64)(i - first) << PL_FRAME_SHIFT;
-		err = pl_bar_add_pages(bar, pin->frames[first], bytes);
+		err = pl_bar_check_pages(bar, at, PL_FRAME_BYTES);
 		if (err)
 			return err;
-		first = i;
 	}
+	pl_bar_get(bar);
+	pl_bar_put(pin->bar);
 	pin->bar = bar;
 	return 0;
 }
@@ -148,7 +143,7 @@ int pl_frames_attach(struct pl_pin *pin)
 	int err;
 
 	mutex_lock(&lock);
-	err = give_pages(pin);
+	err = check_pages(pin);
 	for (i = 0; !err && i < pin->nr_frames; i++) {
 		err = attach_one(pin, pin->frames[i]);
 		if (err) {
@@ -261,12 +256,29 @@ bool pl_frames_marked(struct pl_pin *pin)
 	return marked;
 }
 
-/* All pins are gone: take the page structures away. */
-void pl_frames_fini(void)
+/* Pin nothing more of a device; see pl_bar_close(). */
+struct pl_bar *pl_frames_close(struct device *dev)
+{
+	struct pl_bar *bar;
+
+	mutex_lock(&lock);
+	bar = pl_bar_close(dev);
+	mutex_unlock(&lock);
+	return bar;
+}
+
+/* Take the page structures of a closed device away; no pin uses any of them. */
+void pl_frames_remove(struct device *dev)
 {
 	mutex_lock(&lock);
-	WARN_ON_ONCE(!xa_empty(&frames));
-	pl_bars_destroy();
+	pl_bars_remove_pages(dev);
 	mutex_unlock(&lock);
-	xa_destroy(&frames);
+}
+
+/* Forget a device, or all, with the page structures that are left; no pin uses any of them. */
+void pl_frames_forget(struct device *dev)
+{
+	mutex_lock(&lock);
+	pl_bars_forget(dev);
+	mutex_unlock(&lock);
 }

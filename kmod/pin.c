@@ -62,6 +62,7 @@ static void pin_free(struct kref *ref)
 {
 	struct pl_pin *pin = container_of(ref, struct pl_pin, ref);
 
+	pl_bar_put(pin->bar);
 	iput(pin->inode);
 	kvfree(pin->frames);
 	kfree_rcu(pin, rcu);
@@ -194,6 +195,23 @@ static void linger(struct work_struct *work)
 		schedule_delayed_work(&linger_work, LINGER_TICK);
 }
 
+/* The first pin with a handle above @handle, which is moved there; referenced. */
+static struct pl_pin *next_pin(unsigned long *handle)
+{
+	struct pl_pin *pin;
+
+	for (;;) {
+		++*handle;
+		rcu_read_lock();
+		pin = xa_find(&all_pins, handle, PL_HANDLE_MAX, XA_PRESENT);
+		if (!pin || kref_get_unless_zero(&pin->ref)) {
+			rcu_read_unlock();
+			return pin;
+		}
+		rcu_read_unlock();
+	}
+}
+
 /* Other pins of the same memory that can be revoked lose it too: stop them before the wait. */
 static void stop_sharers(struct pl_pin *pin)
 {
@@ -205,17 +223,7 @@ static void stop_sharers(struct pl_pin *pin)
 		return;
 	mutex_lock(&sharers_lock);
 	pl_frames_mark(pin, true);
-	for (;;) {
-		handle++;
-		rcu_read_lock();
-		other = xa_find(&all_pins, &handle, PL_HANDLE_MAX, XA_PRESENT);
-		if (other && !kref_get_unless_zero(&other->ref)) {
-			rcu_read_unlock();
-			continue;
-		}
-		rcu_read_unlock();
-		if (!other)
-			break;
+	while ((other = next_pin(&handle))) {
 		if (other != pin && !other->lease.persistent) {
 			down_read(&other->sem);
 			stop = other->live && pl_frames_marked(other);
@@ -230,6 +238,42 @@ static void stop_sharers(struct pl_pin *pin)
 	mutex_unlock(&sharers_lock);
 }
 
+/* Wait until the frames are released, however long that takes; say so when it is long. */
+static void wait_all(struct pl_pin *pin, void (*again)(struct pl_pin *pin))
+{
+	unsigned long overdue = jiffies + msecs_to_jiffies(READ_ONCE(overdue_ms));
+	bool reported = false;
+
+	do {
+		if (again)
+			again(pin);
+		if (!reported && time_after(jiffies, overdue)) {
+			reported = true;
+			pl_count(PL_NR_OVERDUE, 1);
+			pr_warn_ratelimited(pr_name "a device still uses memory that goes away\n");
+		}
+	} while (!wait_released(pin, 100));
+}
+
+/* A BAR goes away: stop all pins in it, and wait until nothing uses their memory. */
+void pl_pins_stop(struct pl_bar *bar)
+{
+	struct pl_pin *pin;
+	unsigned long handle;
+
+	/* All first: some may have the same memory. */
+	for (handle = 0; (pin = next_pin(&handle)); pl_pin_put(pin)) {
+		/* One that is being made has its BAR only when it has been adopted. */
+		down_read(&pin->sem);
+		up_read(&pin->sem);
+		if (pin->bar == bar)
+			pin_stop(pin, false);
+	}
+	for (handle = 0; (pin = next_pin(&handle)); pl_pin_put(pin))
+		if (pin->bar == bar)
+			wait_all(pin, NULL);
+}
+
 /**
  * peerlane_lease_revoked() - the GPU's driver takes memory back
  * @lease: given to the provider's pin
@@ -240,19 +284,10 @@ static void stop_sharers(struct pl_pin *pin)
 void peerlane_lease_revoked(struct peerlane_lease *lease)
 {
 	struct pl_pin *pin = container_of(lease, struct pl_pin, lease);
-	unsigned long overdue = jiffies + msecs_to_jiffies(READ_ONCE(overdue_ms));
-	bool reported = false;
 
 	pin_stop(pin, true);
-	do {
-		/* Again each time: a pin of the same memory may just have been made. */
-		stop_sharers(pin);
-		if (!reported && time_after(jiffies, overdue)) {
-			reported = true;
-			pl_count(PL_NR_OVERDUE, 1);
-			pr_warn_ratelimited(pr_name "a device still uses memory that goes away\n");
-		}
-	} while (!wait_released(pin, 100));
+	/* Again and again: a pin of the same memory may just have been made. */
+	wait_all(pin, stop_sharers);
 	pl_count(PL_NR_REVOKE, 1);
 	complete_all(&pin->gone);
 	pl_pin_put(pin); /* the provider's: it has nothing to revoke any more */

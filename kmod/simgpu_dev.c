@@ -143,7 +143,8 @@ static long sim_ioctl(struct file *file, unsigned int command, unsigned long arg
 	if ((_IOC_DIR(command) & _IOC_WRITE) && copy_from_user(&request, user, bytes))
 		return -EFAULT;
 	mutex_lock(&sim.lock);
-	err = call(file, command, &request);
+	/* Files stay open when the device goes. */
+	err = sim.pdev ? call(file, command, &request) : -ENODEV;
 	mutex_unlock(&sim.lock);
 	if (!err && (_IOC_DIR(command) & _IOC_READ) && copy_to_user(user, &request, bytes))
 		err = -EFAULT;
@@ -186,39 +187,38 @@ static int sim_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	sim.nr_pages = (u32)(sim.bytes / SIMGPU_PAGE_BYTES);
 	if (!is_power_of_2(sim.nr_pages))
 		return -EINVAL;
-	sim.nr_free = sim.nr_pages;
-	sim.used = bitmap_zalloc(sim.nr_pages, GFP_KERNEL);
-	if (!sim.used)
-		return -ENOMEM;
+	/* Memory of a device that was here before may still be allocated. */
+	if (!sim.used) {
+		sim.nr_free = sim.nr_pages;
+		sim.used = bitmap_zalloc(sim.nr_pages, GFP_KERNEL);
+		if (!sim.used)
+			return -ENOMEM;
+	}
 	err = p2pmem ? pci_p2pdma_add_resource(pdev, BAR, 0, 0) : 0;
 	if (err)
-		goto err_used;
+		return err;
 	/* Not claimed: tests look at the memory from outside as well. */
 	sim.memory = ioremap(sim.start, sim.bytes);
-	if (!sim.memory) {
-		err = -ENOMEM;
-		goto err_used;
-	}
+	if (!sim.memory)
+		return -ENOMEM;
 	sim.pdev = pdev;
+	/* Some kernels leave the number here that an earlier registration got. */
+	device.minor = MISC_DYNAMIC_MINOR;
 	err = misc_register(&device);
-	if (err)
-		goto err_unmap;
-	return 0;
-
-err_unmap:
-	iounmap(sim.memory);
-	sim.pdev = NULL;
-err_used:
-	bitmap_free(sim.used);
+	if (err) {
+		iounmap(sim.memory);
+		sim.pdev = NULL;
+	}
 	return err;
 }
 
 static void sim_remove(struct pci_dev *pdev)
 {
 	misc_deregister(&device);
+	mutex_lock(&sim.lock);
 	iounmap(sim.memory);
-	bitmap_free(sim.used);
 	sim.pdev = NULL;
+	mutex_unlock(&sim.lock);
 }
 
 static const struct pci_device_id ids[] = {
@@ -234,6 +234,18 @@ static struct pci_driver sim_driver = {
 	.remove = sim_remove,
 };
 
-module_pci_driver(sim_driver);
+static int __init sim_init(void)
+{
+	return pci_register_driver(&sim_driver);
+}
+
+static void __exit sim_exit(void)
+{
+	pci_unregister_driver(&sim_driver);
+	bitmap_free(sim.used);
+}
+
+module_init(sim_init);
+module_exit(sim_exit);
 MODULE_LICENSE("Dual MIT/GPL");
 MODULE_DESCRIPTION("A GPU for tests, in memory of QEMU");

@@ -100,7 +100,8 @@ def devices(layout, images):
 
 def qemu_command(lab, kernel, boot, images, work):
     append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", boot.layout.append,
-              "pl.tests=" + ",".join(boot.tests)]
+              "pl.tests=" + ",".join(boot.tests),
+              "pl.fuzz=" + os.environ.get("VM_FUZZ_SECONDS", "8")]
     append += [f"pl.{module}=" + ",".join(values)
                for module, values in boot.parameters.items() if values]
     results = os.path.join(work, "results.txt")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The lab's view from outside the guest: images, their bytes, and QEMU's trace."""
 
+import bisect
 import os
 import random
 import re
@@ -87,28 +88,32 @@ def split_by_marks(path):
     return parts
 
 
-def translations(parts):
-    """IOVA page to physical page, over the whole run; an IOVA used twice is told apart by tests."""
+def translations(lines):
+    """For each IOVA page, what it was translated to, and in which line of the trace."""
     pages = {}
-    for line in parts:
+    for number, line in enumerate(lines):
         found = TRANSLATE.search(line)
         if not found:
             continue
         iova, gpa, mask = (int(value, 16) for value in found.groups())
-        # The mask has the bits that stay as they are.
-        span = (~mask & 0xffffffffffff) + 1 if mask else 4096
-        span = min(span, 2 * MIB)
-        iova, gpa = iova & ~(span - 1), gpa & ~(span - 1)
-        for at in range(0, span, 4096):
-            pages[(iova + at) >> 12] = (gpa + at) >> 12
+        for at in range(0, mask + 1, 4096):
+            page = ((iova & ~mask) + at) >> 12
+            pages.setdefault(page, []).append((number, ((gpa & ~mask) + at) >> 12))
     return pages
+
+
+def translate(pages, page, number):
+    """Where an address goes that a drive was given in a line: its next translation tells."""
+    known = pages.get(page, [])
+    at = bisect.bisect_left(known, (number, 0))
+    return known[at][1] if at < len(known) else None
 
 
 def moved_bytes(lines, bar, iommu):
     """Bytes that the drives moved into or out of the BAR."""
     total = 0
     pages = translations(lines) if iommu else None
-    for line in lines:
+    for number, line in enumerate(lines):
         found = MAP.search(line)
         if not found:
             continue
@@ -118,7 +123,7 @@ def moved_bytes(lines, bar, iommu):
             continue
         while length:
             piece = min(length, 4096 - address % 4096)
-            page = pages.get(address >> 12)
+            page = translate(pages, address >> 12, number)
             if page is not None:
                 total += inside(bar, page << 12 | address % 4096, piece)
             address, length = address + piece, length - piece

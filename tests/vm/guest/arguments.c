@@ -41,18 +41,12 @@ static void bad_pin(int fd, uint64_t address)
 		uint32_t flags;
 		int error;
 	} cases[] = {
-		{ address, 0, 0, EINVAL },
-		{ address, 1, 1U << 2, EINVAL },
-		{ address, 1, 1U << 31, EINVAL },
-		{ 0, 4096, 0, EINVAL },
-		{ address, ~0ULL, 0, EINVAL },
-		{ HUGE_ADDRESS, 0x10000, 0, EINVAL },
-		{ HUGE_ADDRESS, 0xffff, 0, EINVAL },
-		{ ~0ULL, 1, 0, EINVAL },
-		{ 0, ~0ULL - 70000, 0, E2BIG },
-		{ address, 1ULL << 40, 0, E2BIG },
-		{ address - 1, 2, 0, EINVAL },
-		{ address + MIB - 1, 2, 0, EINVAL },
+		{ address, 0, 0, EINVAL },	     { address, 1, 1U << 2, EINVAL },
+		{ address, 1, 1U << 31, EINVAL },    { 0, 4096, 0, EINVAL },
+		{ address, ~0ULL, 0, EINVAL },	     { HUGE_ADDRESS, 0x10000, 0, EINVAL },
+		{ HUGE_ADDRESS, 0xffff, 0, EINVAL }, { ~0ULL, 1, 0, EINVAL },
+		{ 0, ~0ULL - 70000, 0, E2BIG },	     { address, 1ULL << 40, 0, E2BIG },
+		{ address - 1, 2, 0, EINVAL },	     { address + MIB - 1, 2, 0, EINVAL },
 		{ address, MIB + 1, 0, EINVAL },
 	};
 	struct peerlane_pin pin;
@@ -70,8 +64,8 @@ static void bad_pin(int fd, uint64_t address)
 	expect_errno(ioctl(fd, PEERLANE_IOC_PIN, (void *)~0UL), EFAULT);
 	/* The answer cannot be written: nothing may stay pinned. */
 	{
-		struct peerlane_pin *page =
-			mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct peerlane_pin *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+						 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		*page = (struct peerlane_pin){ .address = address, .length = 1 };
 		expect(mprotect(page, 4096, PROT_READ) == 0);
@@ -208,9 +202,9 @@ static void steal(void *data)
 	expect_errno(ioctl(fd, PEERLANE_IOC_INFO, &info), ENOENT);
 	expect_errno(ioctl(fd, PEERLANE_IOC_ROUTE, &route), ENOENT);
 	expect_errno(dev_unpin(fd, theft->memory.pin.handle), ENOENT);
-	expect_errno(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd,
-			  (off_t)theft->memory.pin.map_offset),
-		     ENOENT);
+	expect_errno(
+		mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, (off_t)theft->memory.pin.map_offset),
+		ENOENT);
 	expect(ioctl(fd, PEERLANE_IOC_LIST, &list) == 0 && list.nr_handles == 0);
 	/* GPU memory of another process is not known under its address. */
 	expect_errno(dev_pin(fd, theft->memory.address, 4096, 0, &pin), EINVAL);

@@ -4,6 +4,7 @@
  */
 #include <pthread.h>
 #include <setjmp.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "guest.h"
@@ -95,9 +96,9 @@ static void check_revoked(struct memory *memory)
 	route.fd = drive;
 	expect(ioctl(memory->dev, PEERLANE_IOC_ROUTE, &route) == 0);
 	expect(route.verdict == PEERLANE_ROUTE_NO && route.reason == PEERLANE_REASON_REVOKED);
-	expect_errno(mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory->dev,
-			  (off_t)memory->pin.map_offset),
-		     ENODEV);
+	expect_errno(
+		mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory->dev, (off_t)memory->pin.map_offset),
+		ENODEV);
 	close(drive);
 }
 
@@ -251,7 +252,8 @@ int test_shared(void)
 
 	/* Freed: both that can be revoked go, the persistent one stays, and nobody waits for it. */
 	expect(dev_pin(memory.dev, memory.address, 65536, 0, &second) == 0);
-	expect(dev_pin(memory.dev, memory.address, 2 * 65536, PEERLANE_PIN_PERSISTENT, &third) == 0);
+	expect(dev_pin(memory.dev, memory.address, 2 * 65536, PEERLANE_PIN_PERSISTENT, &third) ==
+	       0);
 	map = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, memory.dev,
 		   (off_t)second.map_offset);
 	kept = mmap(NULL, 2 * 65536, PROT_READ | PROT_WRITE, MAP_SHARED, memory.dev,
@@ -307,6 +309,57 @@ int test_provider_faults(void)
 	return 0;
 }
 
+static int echo(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), ret;
+
+	expect(fd >= 0);
+	ret = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+	close(fd);
+	return ret;
+}
+
+/* The GPU loses its driver while its memory is mapped and a drive writes into it. */
+int test_unbind_in_flight(void)
+{
+	struct peerlane_info info = { 0 };
+	struct memory memory;
+	struct slow *slow;
+	char name[32];
+	double start;
+	int i;
+
+	memory_open(&memory, 4 * MIB, 0);
+	snprintf(name, sizeof(name), "%04x:%02x:%02x.%x", memory.pin.gpu_pci >> 16,
+		 memory.pin.gpu_pci >> 8 & 0xff, memory.pin.gpu_pci >> 3 & 0x1f,
+		 memory.pin.gpu_pci & 7);
+	slow = slow_start(memory.map, 4 * MIB, 256 * KIB);
+	start = seconds();
+	expect(echo("/sys/bus/pci/drivers/simgpu/unbind", name) == 0);
+	printf("taking the driver away took %.2f s\n", seconds() - start);
+	expect(slow_finish(slow) == 0);
+	expect(raises_sigbus(memory.map));
+	expect(dev_counters(memory.dev).page_bytes == 0);
+	info.handle = memory.pin.handle;
+	expect(ioctl(memory.dev, PEERLANE_IOC_INFO, &info) == 0);
+	expect(info.state & PEERLANE_INFO_REVOKED);
+	munmap(memory.map, memory.pin.map_bytes);
+	expect(dev_unpin(memory.dev, memory.pin.handle) == 0);
+	close(memory.dev);
+	close(memory.gpu);
+	expect(echo("/sys/bus/pci/drivers/simgpu/bind", name) == 0);
+	for (i = 0; i < 100 && access("/dev/simgpu", F_OK); i++)
+		sleep_ms(20);
+	expect(chmod("/dev/simgpu", 0666) == 0);
+	say_direct(4 * MIB);
+	say_bar(&memory, 0, 4 * MIB, "slow0", 0);
+	/* And again, as if nothing had been. */
+	memory_open(&memory, MIB, 0);
+	memory.map[0] = 1;
+	memory_close(&memory);
+	return 0;
+}
+
 static int rmmod(const char *name)
 {
 	return (int)syscall(SYS_delete_module, name, O_NONBLOCK);
@@ -317,15 +370,19 @@ int test_unload_refused(void)
 {
 	struct memory memory;
 	struct slow *slow;
+	int dev;
 
-	memory_open(&memory, MIB, PEERLANE_PIN_PERSISTENT);
+	memory_open(&memory, 8 * MIB, PEERLANE_PIN_PERSISTENT);
 	expect_errno(rmmod("simgpu"), EWOULDBLOCK);
 	expect_errno(rmmod("peerlane"), EWOULDBLOCK);
 	expect_errno(rmmod("peerlane_nvidia"), EWOULDBLOCK);
-	slow = slow_start(memory.map, MIB, 256 * KIB);
+	slow = slow_start(memory.map, 8 * MIB, 256 * KIB);
 	munmap(memory.map, memory.pin.map_bytes);
 	close(memory.dev);
-	/* Nobody has the device open, but a pin lingers. */
+	/* Nobody has the handle, but the pin lingers. */
+	dev = dev_open();
+	expect(dev_counters(dev).lingering == 1);
+	close(dev);
 	expect_errno(rmmod("peerlane_nvidia"), EWOULDBLOCK);
 	expect(rmmod("peerlane") == -1);
 	expect(slow_finish(slow) == 0);

@@ -32,8 +32,8 @@ static uint64_t rnd(unsigned int *seed)
 /* A number that is interesting, near something interesting, or any. */
 static uint64_t odd_number(unsigned int *seed)
 {
-	static const uint64_t edges[] = { 0,	   1,	      4095,	  4096,
-					  65535,   65536,     1ULL << 20, 1ULL << 31,
+	static const uint64_t edges[] = { 0,	      1,	  4095,	      4096,
+					  65535,      65536,	  1ULL << 20, 1ULL << 31,
 					  1ULL << 32, 1ULL << 40, 1ULL << 62, ~0ULL };
 
 	switch (rnd(seed) % 4) {
@@ -50,9 +50,9 @@ static uint64_t odd_number(unsigned int *seed)
 
 static void fuzz_ioctl(unsigned int *seed, int fd)
 {
-	static const unsigned long known[] = { PEERLANE_IOC_HELLO,  PEERLANE_IOC_PIN,
-					       PEERLANE_IOC_UNPIN,  PEERLANE_IOC_LIST,
-					       PEERLANE_IOC_INFO,   PEERLANE_IOC_ROUTE,
+	static const unsigned long known[] = { PEERLANE_IOC_HELLO,   PEERLANE_IOC_PIN,
+					       PEERLANE_IOC_UNPIN,   PEERLANE_IOC_LIST,
+					       PEERLANE_IOC_INFO,    PEERLANE_IOC_ROUTE,
 					       PEERLANE_IOC_COUNTERS };
 	uint64_t words[32] = { 0 };
 	size_t i;

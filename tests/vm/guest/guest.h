@@ -108,7 +108,8 @@ double seconds(void);
 /* Tell the host. */
 void say_direct(size_t bytes);
 void say_bar(const struct memory *memory, size_t at, size_t bytes, const char *what, size_t offset);
-void say_disk(const char *what, size_t offset, size_t bytes, const struct memory *memory, size_t at);
+void say_disk(const char *what, size_t offset, size_t bytes, const struct memory *memory,
+	      size_t at);
 
 /* Reads of a slow drive into memory, all under way at once. */
 struct slow;
@@ -142,6 +143,7 @@ int test_revoke_loop(void);
 int test_persistent(void);
 int test_shared(void);
 int test_provider_faults(void);
+int test_unbind_in_flight(void);
 int test_unload_refused(void);
 int test_fuzz(void);
 

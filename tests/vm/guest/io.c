@@ -100,9 +100,12 @@ int test_io_unaligned(void)
 	static const struct {
 		size_t at, bytes, offset;
 	} cases[] = {
-		{ 0, 512, 512 },	      { 512, 512, 0 },
-		{ 65536 - 512, 1024, 4096 },  { 3 * 65536 + 4096, 65536, 1024 },
-		{ 7 * 65536 + 4, 4096, 512 }, { 9 * 65536 - 4096, 200 * 1024, 8192 },
+		{ 0, 512, 512 },
+		{ 512, 512, 0 },
+		{ 65536 - 512, 1024, 4096 },
+		{ 3 * 65536 + 4096, 65536, 1024 },
+		{ 7 * 65536 + 4, 4096, 512 },
+		{ 9 * 65536 - 4096, 200 * 1024, 8192 },
 	};
 	int fd = drive_open("raw0", O_RDONLY | O_DIRECT);
 	size_t bytes = 16 * GPU_PAGE, total = 0, i;
@@ -116,8 +119,8 @@ int test_io_unaligned(void)
 	fill(guard, bytes, 7);
 	gpu_copy(memory.gpu, memory.address, guard, bytes, true);
 	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		expect(pread(fd, memory.map + cases[i].at, cases[i].bytes, (off_t)cases[i].offset) ==
-		       (ssize_t)cases[i].bytes);
+		expect(pread(fd, memory.map + cases[i].at, cases[i].bytes,
+			     (off_t)cases[i].offset) == (ssize_t)cases[i].bytes);
 		memcpy(guard + cases[i].at, source + cases[i].offset, cases[i].bytes);
 		total += cases[i].bytes;
 	}

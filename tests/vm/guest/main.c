@@ -36,6 +36,7 @@ static const struct test tests[] = {
 	{ "persistent", test_persistent },
 	{ "shared", test_shared },
 	{ "provider_faults", test_provider_faults },
+	{ "unbind_in_flight", test_unbind_in_flight },
 	{ "unload_refused", test_unload_refused },
 	{ "fuzz", test_fuzz },
 };

@@ -16,13 +16,13 @@ int test_map_rules(void)
 	expect_errno(mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, memory.dev, at), EINVAL);
 	expect_errno(mmap(NULL, bytes, PROT_READ | PROT_EXEC, MAP_SHARED, memory.dev, at), EINVAL);
 	expect_errno(mmap(NULL, bytes + 4096, PROT_READ, MAP_SHARED, memory.dev, at), EINVAL);
-	expect_errno(mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory.dev, at + (off_t)bytes), EINVAL);
+	expect_errno(mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory.dev, at + (off_t)bytes),
+		     EINVAL);
 	expect_errno(mmap(NULL, 8192, PROT_READ, MAP_SHARED, memory.dev, at + (off_t)bytes - 4096),
 		     EINVAL);
 	expect_errno(mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory.dev, at - 4096), ENOENT);
 	expect_errno(mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory.dev, 0), ENOENT);
-	expect_errno(mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory.dev,
-			  0x7fffffffffff0000LL),
+	expect_errno(mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory.dev, 0x7fffffffffff0000LL),
 		     ENOENT);
 	map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory.dev, at);
 	expect(map != MAP_FAILED);

@@ -33,10 +33,9 @@ void gpu_free(int gpu, uint64_t address)
 
 void gpu_copy(int gpu, uint64_t address, void *user, size_t bytes, bool to_gpu)
 {
-	struct simgpu_copy copy = { .address = address,
-				    .bytes = bytes,
-				    .user = (uintptr_t)user,
-				    .to_gpu = to_gpu };
+	struct simgpu_copy copy = {
+		.address = address, .bytes = bytes, .user = (uintptr_t)user, .to_gpu = to_gpu
+	};
 
 	expect(ioctl(gpu, SIMGPU_IOC_COPY, &copy) == 0);
 }
