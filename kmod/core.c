@@ -23,13 +23,14 @@ static int on_bus(struct notifier_block *block, unsigned long action, void *data
 	struct device *dev = data;
 	struct pl_bar *bar;
 
-	if (action == BUS_NOTIFY_UNBIND_DRIVER) {
+	if (action == BUS_NOTIFY_UNBIND_DRIVER || action == BUS_NOTIFY_DEL_DEVICE) {
 		while ((bar = pl_frames_close(dev)))
 			pl_pins_stop(bar);
 		pl_frames_remove(dev);
-	} else if (action == BUS_NOTIFY_UNBOUND_DRIVER) {
-		pl_frames_forget(dev);
 	}
+	/* Not before: what is pinned while the driver goes must be refused. */
+	if (action == BUS_NOTIFY_UNBOUND_DRIVER || action == BUS_NOTIFY_DEL_DEVICE)
+		pl_frames_forget(dev);
 	return NOTIFY_DONE;
 }
 

@@ -44,20 +44,26 @@ static struct page *first_page(u64 physical)
 	return pfn_to_page((unsigned long)(physical >> PAGE_SHIFT));
 }
 
-/*
- * Pages for mapping need a reference that is never dropped. Generic pages are born with one; P2PDMA
- * pages are born with none on newer kernels, and one that fell to none would be given to its pool.
- */
-static bool raise(u64 physical)
+/* The number of references that all pages of a frame have; -EBUSY when they differ or have more. */
+static int references(u64 physical)
+{
+	struct page *page = first_page(physical);
+	int count = page_count(page);
+	unsigned long i;
+
+	for (i = 1; i < PL_FRAME_PAGES; i++)
+		if (page_count(page + i) != count)
+			return -EBUSY;
+	return count > 1 ? -EBUSY : count;
+}
+
+static void raise(u64 physical)
 {
 	struct page *page = first_page(physical);
 	unsigned long i;
 
-	if (page_count(page))
-		return false;
 	for (i = 0; i < PL_FRAME_PAGES; i++)
 		set_page_count(page + i, 1);
-	return true;
 }
 
 static void lower(u64 physical)
@@ -91,22 +97,30 @@ static void detach_one(struct pl_pin *pin, u64 physical)
 static int attach_one(struct pl_pin *pin, u64 physical)
 {
 	unsigned long entry = entry_get(physical);
-	bool raised = false;
-	int err;
+	bool first = !(entry & USERS_MASK);
+	int count = 1, err;
 
 	if ((entry & USERS_MASK) == USERS_MASK)
 		return -EMFILE;
-	if (!(entry & USERS_MASK)) {
-		raised = raise(physical);
-		if (raised)
-			entry |= RAISED;
+	/*
+	 * Pages for mapping need a reference that is never dropped. Generic pages are born with one;
+	 * P2PDMA pages are born with none on newer kernels, and one that fell to none would be given
+	 * to its pool. More than one means that somebody else, such as the GPU's driver, uses the
+	 * page; then nobody could tell when our own use has ended.
+	 */
+	if (first) {
+		count = references(physical);
+		if (count < 0)
+			return count;
 	}
+	if (!count)
+		entry |= RAISED;
 	entry++;
 	if (pin->lease.persistent)
 		entry += PERSISTENT_ONE;
 	err = xa_err(xa_store(&frames, index_of(physical), xa_mk_value(entry), GFP_KERNEL));
-	if (err && raised)
-		lower(physical);
+	if (!err && !count)
+		raise(physical);
 	return err;
 }
 

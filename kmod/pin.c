@@ -16,6 +16,7 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
@@ -91,14 +92,14 @@ struct pl_pin *pl_pin_find(struct pl_file *file, u32 handle)
 	return pin;
 }
 
-/* Wait until the frames are released, at most @wait_ms. */
-static bool wait_released(struct pl_pin *pin, unsigned int wait_ms)
+/* Wait until the frames are released, at most @wait_ms, or until the caller is killed. */
+static bool wait_released(struct pl_pin *pin, unsigned int wait_ms, bool killable)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(wait_ms);
 	unsigned int nap_ms = 1;
 
 	while (!pl_frames_release(pin)) {
-		if (time_after(jiffies, end))
+		if (time_after(jiffies, end) || (killable && fatal_signal_pending(current)))
 			return false;
 		msleep(nap_ms);
 		nap_ms = min(nap_ms * 2, 20U);
@@ -161,7 +162,7 @@ static void pin_finish(struct pl_pin *pin)
 int pl_pin_retire(struct pl_pin *pin, unsigned int wait_ms)
 {
 	pin_stop(pin, false);
-	if (!wait_released(pin, wait_ms)) {
+	if (!wait_released(pin, wait_ms, true)) {
 		pl_count(PL_LINGERING, 1);
 		mutex_lock(&lingering_lock);
 		list_add_tail(&pin->node, &lingering);
@@ -252,7 +253,7 @@ static void wait_all(struct pl_pin *pin, void (*again)(struct pl_pin *pin))
 			pl_count(PL_NR_OVERDUE, 1);
 			pr_warn_ratelimited(pr_name "a device still uses memory that goes away\n");
 		}
-	} while (!wait_released(pin, 100));
+	} while (!wait_released(pin, 100, false));
 }
 
 /* A BAR goes away: stop all pins in it, and wait until nothing uses their memory. */

@@ -35,6 +35,9 @@ static struct pci_dev *controller_of(struct gendisk *disk, bool *real)
 	struct device *dev = disk_to_dev(disk)->parent;
 
 	*real = dev != NULL;
+	/* A disk that was pulled has no place in the tree any more, though its file is open. */
+	if (!device_is_registered(disk_to_dev(disk)))
+		return NULL;
 	for (; dev; dev = dev->parent)
 		if (dev_is_pci(dev))
 			return to_pci_dev(dev);

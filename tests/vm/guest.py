@@ -83,12 +83,12 @@ def devices(layout, images):
     if layout.switch:
         out += ["-device", "pcie-root-port,id=rp,slot=1,pref64-reserve=1G",
                 "-device", "x3130-upstream,id=up,bus=rp"]
-    for number, (name, path, throttle) in enumerate(images.drives):
+    for number, (name, drive) in enumerate(images.drives):
         bus = f",bus=port{number}" if layout.switch else ""
         if layout.switch:
             out += ["-device",
                     f"xio3130-downstream,id=port{number},bus=up,chassis={number + 2}"]
-        out += ["-drive", f"file={path},if=none,id={name},format=raw,cache=unsafe{throttle}",
+        out += ["-drive", f"{drive},if=none,id={name},cache=unsafe,werror=report,rerror=report",
                 "-device", f"nvme,drive={name},serial={name}{bus}"]
     if layout.switch:
         out += ["-device", "xio3130-downstream,id=portgpu,bus=up,chassis=9"]

@@ -19,7 +19,7 @@ vm_row() {
 	vm_rows "$1" | awk -v name="$2" '$1 == name { print; exit }'
 }
 
-# The kernels asked for, all of the table by default.
+# The kernels asked for; by default all of the table but those that are built from source.
 vm_kernels() {
 	local name
 	if [ -n "${VM_KERNELS:-}" ]; then
@@ -31,7 +31,7 @@ vm_kernels() {
 			echo "$name"
 		done
 	else
-		vm_rows kernel | awk '{ print $1 }'
+		vm_rows kernel | awk '$3 != "source" { print $1 }'
 	fi
 }
 

@@ -18,16 +18,26 @@ MARKS = 64 * MIB // 512
 
 
 class Images:
-    def __init__(self, work):
+    def __init__(self, work, raid):
+        self.raid = [os.path.join(work, f"raid{n}.img") for n in range(2)] if raid else []
         self.bar = os.path.join(work, "bar.img")
         self.bar_bytes = BAR_BYTES
         self.raw = os.path.join(work, "raw0.img")
         self.fs = os.path.join(work, "fs0.img")
         self.slow = os.path.join(work, "slow0.img")
+        self.bad = os.path.join(work, "bad0.img")
         self.source = os.path.join(work, "src")
         # Slow enough that tests find requests under way.
-        self.drives = [("raw0", self.raw, ""), ("fs0", self.fs, ""),
-                       ("slow0", self.slow, ",throttling.bps-read=8388608")]
+        slow = f"file={self.slow},format=raw,throttling.bps-read=8388608"
+        # Reads that touch the sector at 1 MiB fail, always.
+        bad = (f"driver=raw,file.driver=blkdebug,file.image.driver=file,"
+               f"file.image.filename={self.bad},file.inject-error.0.event=none,"
+               f"file.inject-error.0.iotype=read,file.inject-error.0.errno=5,"
+               f"file.inject-error.0.sector=2048")
+        self.drives = [("raw0", f"file={self.raw},format=raw"),
+                       ("fs0", f"file={self.fs},format=raw"), ("slow0", slow), ("bad0", bad)]
+        self.drives += [(f"raid{n}", f"file={path},format=raw")
+                        for n, path in enumerate(self.raid)]
 
 
 def fill(path, size, data_bytes, seed):
@@ -38,10 +48,13 @@ def fill(path, size, data_bytes, seed):
             f.write(rng.randbytes(MIB))
 
 
-def make_images(work):
-    images = Images(work)
+def make_images(work, raid):
+    images = Images(work, raid)
+    for number, path in enumerate(images.raid):
+        fill(path, 16 * MIB, 16 * MIB, 5 + number)
     fill(images.raw, RAW_BYTES, SOURCE_BYTES, 1)
     fill(images.slow, 16 * MIB, 16 * MIB, 2)
+    fill(images.bad, 4 * MIB, 4 * MIB, 4)
     os.makedirs(os.path.join(work, "fsroot"), exist_ok=True)
     source = os.path.join(work, "fsroot/src")
     fill(source, 8 * MIB, 8 * MIB, 3)
@@ -58,7 +71,7 @@ def make_images(work):
 
 
 def remove(images):
-    for path in (images.bar, images.raw, images.fs, images.slow, images.source):
+    for path in (images.bar, images.raw, images.fs, images.slow, images.bad, images.source, *images.raid):
         if os.path.exists(path):
             os.remove(path)
 
@@ -140,8 +153,10 @@ class Bytes:
     def path_of(self, what):
         if what == "bar":
             return self.images.bar
-        if what in ("raw0", "slow0"):
-            return self.images.raw if what == "raw0" else self.images.slow
+        drives = {"raw0": self.images.raw, "slow0": self.images.slow, "bad0": self.images.bad}
+        drives.update((f"raid{n}", path) for n, path in enumerate(self.images.raid))
+        if what in drives:
+            return drives[what]
         if what == "src":
             return self.images.source
         path = os.path.join(self.work, "dump-" + what)

@@ -45,6 +45,7 @@ class Layout:
         self.name = name
         self.switch = "switch" in options
         self.iommu = "iommu" in options
+        self.raid = "raid" in options
         values = dict(option.split("=", 1) for option in options if "=" in option)
         self.cpu = values.get("cpu", "qemu64")
         self.append = values.get("append", "")
@@ -62,7 +63,7 @@ class Boot:
                 self.parameters[module].append(value)
 
     def wants(self, kernel):
-        return self.kernels == ["all"] or kernel.name in self.kernels
+        return self.kernels[0] == "all" or kernel.name in self.kernels
 
 
 class Lab:
@@ -94,4 +95,5 @@ class Lab:
         unknown = set(names) - {kernel.name for kernel in self.kernels}
         if unknown:
             raise SystemExit(f"no such kernel in lab.table: {' '.join(sorted(unknown))}")
-        return [kernel for kernel in self.kernels if not names or kernel.name in names]
+        return [kernel for kernel in self.kernels
+                if (kernel.name in names if names else kernel.tools != "source")]

@@ -126,6 +126,8 @@ int test_io_uring(void);
 int test_io_unaligned(void);
 int test_io_ext4(void);
 int test_io_registered(void);
+int test_io_errors(void);
+int test_io_raid(void);
 int test_bounced(void);
 int test_route(void);
 int test_bad_arguments(void);

@@ -188,6 +188,50 @@ int test_io_registered(void)
 	return 0;
 }
 
+/* A drive that fails: the error arrives, and nothing stays behind, also when the memory is freed. */
+int test_io_errors(void)
+{
+	int fd = drive_open("bad0", O_RDONLY | O_DIRECT);
+	struct io_uring ring;
+	struct memory memory;
+	int i;
+
+	expect(io_uring_queue_init(32, &ring, 0) == 0);
+	for (i = 0; i < 20; i++) {
+		struct io_uring_cqe *cqe;
+		int failed = 0, at;
+
+		memory_open(&memory, 2 * MIB, 0);
+		/* Which of the two depends on what the drive says was wrong. */
+		expect(pread(fd, memory.map, 64 * KIB, MIB) == -1);
+		expect(errno == EIO || errno == ENODATA);
+		for (at = 0; at < 16; at++)
+			io_uring_prep_read(io_uring_get_sqe(&ring), fd,
+					   memory.map + (size_t)at * 128 * KIB, 128 * KIB,
+					   (size_t)at * 128 * KIB);
+		expect(io_uring_submit(&ring) == 16);
+		if (i % 2)
+			gpu_free(memory.gpu, memory.address);
+		for (at = 0; at < 16; at++) {
+			expect(io_uring_wait_cqe(&ring, &cqe) == 0);
+			expect(cqe->res == 128 * (int)KIB || cqe->res == -EIO ||
+			       cqe->res == -ENODATA);
+			failed += cqe->res < 0;
+			io_uring_cqe_seen(&ring, cqe);
+		}
+		expect(failed == 1);
+		if (i % 2) {
+			munmap(memory.map, memory.pin.map_bytes);
+			close(memory.dev);
+			close(memory.gpu);
+		} else {
+			memory_close(&memory);
+		}
+	}
+	io_uring_queue_exit(&ring);
+	return 0;
+}
+
 /* With forced bouncing the data is right, nothing of it is direct, and the route says so. */
 int test_bounced(void)
 {

@@ -19,6 +19,8 @@ static const struct test tests[] = {
 	{ "io_unaligned", test_io_unaligned },
 	{ "io_ext4", test_io_ext4 },
 	{ "io_registered", test_io_registered },
+	{ "io_errors", test_io_errors },
+	{ "io_raid", test_io_raid },
 	{ "bounced", test_bounced },
 	{ "route", test_route },
 	{ "bad_arguments", test_bad_arguments },
