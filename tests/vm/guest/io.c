@@ -219,7 +219,8 @@ int test_io_errors(void)
 			failed += cqe->res < 0;
 			io_uring_cqe_seen(&ring, cqe);
 		}
-		expect(failed == 1);
+		/* More than one where the kernel has merged requests. */
+		expect(failed >= 1 && failed < 16);
 		if (i % 2) {
 			munmap(memory.map, memory.pin.map_bytes);
 			close(memory.dev);
