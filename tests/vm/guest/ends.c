@@ -9,6 +9,16 @@
 
 #include "guest.h"
 
+static int echo(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), ret;
+
+	expect(fd >= 0);
+	ret = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+	close(fd);
+	return ret;
+}
+
 static void die_in_flight(void *data)
 {
 	struct memory memory;
@@ -54,6 +64,44 @@ int test_close_in_flight(void)
 	expect(now.pins == 0 && now.lingering == 0 && now.mappings == 0);
 	expect(gpu_state(memory.gpu).nr_allocs == 0);
 	say_direct(4 * MIB);
+	say_bar(&memory, 0, 4 * MIB, "slow0", 0);
+	return 0;
+}
+
+/* Giving memory up waits for the device; when it may not wait that long, the module does the rest. */
+int test_unpin_in_flight(void)
+{
+	static const char wait[] = "/sys/module/peerlane/parameters/unpin_wait_ms";
+	struct memory memory;
+	struct slow *slow;
+	double start;
+	int i, dev = dev_open();
+
+	memory_open(&memory, 4 * MIB, 0);
+	slow = slow_start(memory.map, 4 * MIB, 256 * KIB);
+	start = seconds();
+	expect(dev_unpin(memory.dev, memory.pin.handle) == 0);
+	printf("the unpin took %.2f s\n", seconds() - start);
+	expect(seconds() - start > 0.05);
+	expect(slow_finish(slow) == 0);
+	say_direct(8 * MIB);
+	say_bar(&memory, 0, 4 * MIB, "slow0", 0);
+	munmap(memory.map, memory.pin.map_bytes);
+	close(memory.dev);
+	close(memory.gpu);
+
+	expect(echo(wait, "20") == 0);
+	memory_open(&memory, 4 * MIB, 0);
+	slow = slow_start(memory.map, 4 * MIB, 256 * KIB);
+	expect_errno(dev_unpin(memory.dev, memory.pin.handle), EINPROGRESS);
+	expect_errno(dev_unpin(memory.dev, memory.pin.handle), ENOENT);
+	expect(dev_counters(dev).lingering == 1);
+	expect(echo(wait, "5000") == 0);
+	expect(slow_finish(slow) == 0);
+	for (i = 0; i < 200 && dev_counters(dev).pins; i++)
+		sleep_ms(20);
+	expect(dev_counters(dev).lingering == 0 && dev_counters(dev).pins == 0);
+	expect(gpu_state(memory.gpu).nr_pins == 0);
 	say_bar(&memory, 0, 4 * MIB, "slow0", 0);
 	return 0;
 }
@@ -307,16 +355,6 @@ int test_provider_faults(void)
 		}
 	}
 	return 0;
-}
-
-static int echo(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY), ret;
-
-	expect(fd >= 0);
-	ret = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
-	close(fd);
-	return ret;
 }
 
 /* The GPU loses its driver while its memory is mapped and a drive writes into it. */

@@ -139,6 +139,7 @@ int test_map_fork(void);
 int test_munmap_in_flight(void);
 int test_kill_in_flight(void);
 int test_close_in_flight(void);
+int test_unpin_in_flight(void);
 int test_revoke(void);
 int test_revoke_in_flight(void);
 int test_revoke_loop(void);

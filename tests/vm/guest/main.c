@@ -32,6 +32,7 @@ static const struct test tests[] = {
 	{ "munmap_in_flight", test_munmap_in_flight },
 	{ "kill_in_flight", test_kill_in_flight },
 	{ "close_in_flight", test_close_in_flight },
+	{ "unpin_in_flight", test_unpin_in_flight },
 	{ "revoke", test_revoke },
 	{ "revoke_in_flight", test_revoke_in_flight },
 	{ "revoke_loop", test_revoke_loop },
