@@ -7,12 +7,17 @@
 #include <linux/compat.h>
 #include <linux/fs.h>
 #include <linux/module.h>
+#include <linux/moduleparam.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "core.h"
+
+static bool persistent_only;
+module_param(persistent_only, bool, 0644);
+MODULE_PARM_DESC(persistent_only, "refuse pins that the GPU's driver would have to wait for");
 
 /* Every member called reserved must be zero. */
 #define reserved_clear(request) (!memchr_inv((request)->reserved, 0, sizeof((request)->reserved)))
@@ -68,6 +73,8 @@ static int check_pin(const struct peerlane_pin *request)
 
 	if (!reserved_clear(request) || (request->flags & ~PEERLANE_PIN_FLAGS))
 		return -EINVAL;
+	if (READ_ONCE(persistent_only) && !(request->flags & PEERLANE_PIN_PERSISTENT))
+		return -EOPNOTSUPP;
 	/* Room above for rounding up. */
 	if (!request->length || check_add_overflow(request->address, request->length, &end) ||
 	    end > U64_MAX - PL_FRAME_BYTES)

@@ -136,7 +136,6 @@ static bool is_revoked(struct pl_pin *pin)
 static void pin_finish(struct pl_pin *pin)
 {
 	struct peerlane_provider *provider = pin->provider;
-
 	bool revoked = is_revoked(pin);
 
 	if (revoked)
@@ -317,12 +316,12 @@ int peerlane_lease_adopt(struct peerlane_lease *lease,
 	if (pin->revoked)
 		goto out;
 	err = read(table, pin->frames, pin->nr_frames);
-	if (err)
-		goto out;
-	err = pl_frames_attach(pin);
-	if (err)
-		goto out;
-	pin->live = true;
+	if (!err)
+		err = pl_frames_attach(pin);
+	/* This one has a meaning of its own here: the provider would not undo the pin. */
+	if (err == -ENODEV)
+		err = -ENXIO;
+	pin->live = !err;
 out:
 	up_write(&pin->sem);
 	return err;

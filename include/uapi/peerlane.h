@@ -100,7 +100,9 @@ struct peerlane_hello {
 /* Flags of a pin. */
 /*
  * The memory stays pinned until UNPIN or close even if the program frees it first; it is never
- * revoked. Without this flag freeing it revokes the handle.
+ * revoked. Without this flag freeing it revokes the handle. Prefer it where
+ * %PEERLANE_FEATURE_PERSISTENT is there: nobody waits for anybody then. The administrator may
+ * allow no other pins (-EOPNOTSUPP).
  */
 #define PEERLANE_PIN_PERSISTENT (1U << 0)
 /* CPU stores through the mapping are combined (fast, weakly ordered); otherwise uncached. */

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include "guest.h"
 
@@ -210,6 +211,73 @@ static void *free_later(void *data)
 	usleep((useconds_t)(rand() % 3000));
 	gpu_free(memory->gpu, memory->address);
 	return NULL;
+}
+
+static void *free_now(void *data)
+{
+	struct memory *memory = data;
+
+	gpu_free(memory->gpu, memory->address);
+	__atomic_store_n(&memory->bytes, 0, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* A pipe that holds a page: the memory is not let go before, as the page could still be read. */
+int test_revoke_spliced(void)
+{
+	struct memory memory;
+	struct iovec iov;
+	pthread_t thread;
+	ssize_t got;
+	int pipes[2];
+
+	expect(pipe(pipes) == 0);
+	memory_open(&memory, MIB, 0);
+	iov.iov_base = memory.map;
+	iov.iov_len = 4096;
+	got = vmsplice(pipes[1], &iov, 1, 0);
+	printf("vmsplice: %zd, errno %d\n", got, got < 0 ? errno : 0);
+	/* Peer-to-peer pages go nowhere but to drives. */
+	if (memory.pin.page_kind != PEERLANE_PAGES_GENERIC)
+		expect(got == -1);
+	expect(pthread_create(&thread, NULL, free_now, &memory) == 0);
+	sleep_ms(300);
+	expect(!__atomic_load_n(&memory.bytes, __ATOMIC_ACQUIRE) == (got < 0));
+	close(pipes[0]);
+	close(pipes[1]);
+	expect(pthread_join(thread, NULL) == 0);
+	munmap(memory.map, memory.pin.map_bytes);
+	expect(dev_unpin(memory.dev, memory.pin.handle) == 0);
+
+	/* The same for one that cannot be revoked: the GPU's driver waits for nothing. */
+	close(memory.dev);
+	close(memory.gpu);
+	expect(pipe(pipes) == 0);
+	memory_open(&memory, MIB, PEERLANE_PIN_PERSISTENT);
+	iov.iov_base = memory.map;
+	got = vmsplice(pipes[1], &iov, 1, 0);
+	gpu_free(memory.gpu, memory.address);
+	munmap(memory.map, memory.pin.map_bytes);
+	close(memory.dev);
+	close(pipes[0]);
+	close(pipes[1]);
+	return 0;
+}
+
+/* An administrator may forbid what makes the GPU's driver wait. */
+int test_persistent_only(void)
+{
+	static const char only[] = "/sys/module/peerlane/parameters/persistent_only";
+	int gpu = gpu_open(), dev = dev_open();
+	uint64_t address = gpu_alloc(gpu, MIB);
+	struct peerlane_pin pin;
+
+	expect(echo(only, "1") == 0);
+	expect_errno(dev_pin(dev, address, MIB, 0, &pin), EOPNOTSUPP);
+	expect(dev_pin(dev, address, MIB, PEERLANE_PIN_PERSISTENT, &pin) == 0);
+	expect(echo(only, "0") == 0);
+	expect(dev_pin(dev, address, MIB, 0, &pin) == 0);
+	return 0;
 }
 
 /* Frees, unpins and reads that race, many times. */

@@ -36,6 +36,8 @@ static const struct test tests[] = {
 	{ "revoke", test_revoke },
 	{ "revoke_in_flight", test_revoke_in_flight },
 	{ "revoke_loop", test_revoke_loop },
+	{ "revoke_spliced", test_revoke_spliced },
+	{ "persistent_only", test_persistent_only },
 	{ "persistent", test_persistent },
 	{ "shared", test_shared },
 	{ "provider_faults", test_provider_faults },
