@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Page structures for the BAR of a GPU: made by the kernel's PCI P2PDMA where it has that, those the
- * GPU's driver made already, or generic device pages.
+ * Page structures for the BAR of a GPU: made by the kernel's PCI P2PDMA where it has that, those
+ * the GPU's driver made already, or generic device pages.
  *
  * Always for the whole BAR, under one dev_pagemap: newer kernels end a request where the next page
  * has another one, and a direct read that ends early is finished through the page cache.

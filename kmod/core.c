@@ -15,8 +15,8 @@ static struct miscdevice device = {
 };
 
 /*
- * A GPU loses its driver, by hand or because its module goes. Pages made with the device's resources
- * would go with the driver, whatever uses them; so end all use before.
+ * A GPU loses its driver, by hand or because its module goes. Pages made with the device's
+ * resources would go with the driver, whatever uses them; so end all use before.
  */
 static int on_bus(struct notifier_block *block, unsigned long action, void *data)
 {
@@ -60,8 +60,8 @@ static int __init core_init(void)
 }
 
 /*
- * Open files and mappings hold the module, and so does each provider, which its pins hold. So by now
- * nothing is pinned, and no device uses a page: lingering pins hold their provider as well.
+ * Open files and mappings hold the module, and so does each provider, which its pins hold. So by
+ * now nothing is pinned, and no device uses a page: lingering pins hold their provider as well.
  */
 static void __exit core_exit(void)
 {

@@ -2,8 +2,8 @@
 /*
  * What the parts of peerlane.ko know of each other.
  *
- * Order of locks, outermost first: mmap_lock, pl_pin.sem, the lock of frames.c. None of them is held
- * while a provider is called, except pl_pin.sem while it is inside peerlane_lease_adopt().
+ * Order of locks, outermost first: mmap_lock, pl_pin.sem, the lock of frames.c. None of them is
+ * held while a provider is called, except pl_pin.sem while it is inside peerlane_lease_adopt().
  */
 #ifndef PEERLANE_CORE_H
 #define PEERLANE_CORE_H

@@ -3,8 +3,8 @@
  * Frames: 64 KiB pieces of GPU memory in the physical address space, and which pins use them.
  *
  * The same GPU memory may be pinned more than once, by two libraries in a process or because small
- * allocations share a GPU page. The references of a page do not tell whose they are, so what matters
- * is who is last: memory that another pin still holds need not be waited for.
+ * allocations share a GPU page. The references of a page do not tell whose they are, so what
+ * matters is who is last: memory that another pin still holds need not be waited for.
  */
 #include <linux/mutex.h>
 #include <linux/page_ref.h>
@@ -103,10 +103,10 @@ static int attach_one(struct pl_pin *pin, u64 physical)
 	if ((entry & USERS_MASK) == USERS_MASK)
 		return -EMFILE;
 	/*
-	 * Pages for mapping need a reference that is never dropped. Generic pages are born with one;
-	 * P2PDMA pages are born with none on newer kernels, and one that fell to none would be given
-	 * to its pool. More than one means that somebody else, such as the GPU's driver, uses the
-	 * page; then nobody could tell when our own use has ended.
+	 * Pages for mapping need a reference that is never dropped. Generic pages are born with
+	 * one; P2PDMA pages are born with none on newer kernels, and one that fell to none would be
+	 * given to its pool. More than one means that somebody else, such as the GPU's driver, uses
+	 * the page; then nobody could tell when our own use has ended.
 	 */
 	if (first) {
 		count = references(physical);
@@ -198,9 +198,9 @@ static bool in_use(u64 physical)
 
 /*
  * Let go of the frames of a pin that is not live, as far as no device and no mapping uses them.
- * Whether a frame is in use and whether the pin is its last user is decided under one lock, so of two
- * pins that end at the same time, one waits. Goes on where it stopped; may be called by several at a
- * time, and again when all is done. Returns whether it is.
+ * Whether a frame is in use and whether the pin is its last user is decided under one lock, so of
+ * two pins that end at the same time, one waits. Goes on where it stopped; may be called by several
+ * at a time, and again when all is done. Returns whether it is.
  */
 bool pl_frames_release(struct pl_pin *pin)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The interface by which NVIDIA's open kernel modules lend GPU memory to other drivers, as far as it
- * is used here. Written from its documented behaviour; the real one is nv-p2p.h of those modules.
+ * The interface by which NVIDIA's open kernel modules lend GPU memory to other drivers, as far as
+ * it is used here. Written from its documented behaviour; the real one is nv-p2p.h of those
+ * modules.
  *
  * Rules that matter:
  * - Address and length are multiples of 64 KiB, and lie in one allocation of the calling process.
- * - The callback runs when the memory is freed, with locks of the driver held that get and put take as
- *   well: never call those from it. It may even run before get returns. After it has returned, the
- *   driver frees the page table itself; put then does nothing and returns 0.
+ * - The callback runs when the memory is freed, with locks of the driver held that get and put take
+ *   as well: never call those from it. It may even run before get returns. After it has returned,
+ *   the driver frees the page table itself; put then does nothing and returns 0.
  * - Pins of the persistent kind have no callback, and the memory lives until put.
  * - Freeing the page table by nvidia_p2p_free_page_table() has no effect.
  */

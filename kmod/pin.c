@@ -6,10 +6,10 @@
  * A pin ends in one of two ways, which may come at the same time:
  *   retired  its owner unpins it or closes the file. The memory is given back to the provider when
  *            it is idle; until then the pin lingers, and a worker looks after it.
- *   revoked  the provider's callback says the memory goes. The callback returns only when it is idle:
- *            to return before would let a device write into memory that is somebody else's by then.
- *            Every transfer ends, because the block layer bounds it, and long-term pins of the
- *            pages are refused (map.c).
+ *   revoked  the provider's callback says the memory goes. The callback returns only when it is
+ *            idle: to return before would let a device write into memory that is somebody else's by
+ *            then. Every transfer ends, because the block layer bounds it, and long-term pins of
+ *            the pages are refused (map.c).
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -155,8 +155,8 @@ static void pin_finish(struct pl_pin *pin)
 }
 
 /*
- * Give a pin up; it has no handle any more. Waits up to @wait_ms for devices; -EINPROGRESS when that
- * was not enough and a worker does the rest.
+ * Give a pin up; it has no handle any more. Waits up to @wait_ms for devices; -EINPROGRESS when
+ * that was not enough and a worker does the rest.
  */
 int pl_pin_retire(struct pl_pin *pin, unsigned int wait_ms)
 {

@@ -56,8 +56,8 @@ int peerlane_provider_register(struct peerlane_provider *provider);
 void peerlane_provider_unregister(struct peerlane_provider *provider);
 
 /*
- * Called by @pin once the memory is pinned: @read puts the physical addresses of all pages where it is
- * told to, or says what is wrong with @table. It is not called when the memory was revoked
+ * Called by @pin once the memory is pinned: @read puts the physical addresses of all pages where it
+ * is told to, or says what is wrong with @table. It is not called when the memory was revoked
  * meanwhile: the answer is -ENODEV, and the provider must not touch what the GPU's driver gave it.
  * After any other error the provider undoes the pin.
  */

@@ -34,7 +34,7 @@ static struct pci_dev *controller_of(struct gendisk *disk, bool *real)
 {
 	struct device *dev = disk_to_dev(disk)->parent;
 
-	*real = dev != NULL;
+	*real = dev;
 	/* A disk that was pulled has no place in the tree any more, though its file is open. */
 	if (!device_is_registered(disk_to_dev(disk)))
 		return NULL;

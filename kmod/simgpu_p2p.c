@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * The test GPU's side of NVIDIA's interface, with the rules of the real one: alignment, one
- * allocation, callback under the driver's lock and possibly early, table freed after the callback, put
- * after the callback without effect, frees without effect.
+ * allocation, callback under the driver's lock and possibly early, table freed after the callback,
+ * put after the callback without effect, frees without effect.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
