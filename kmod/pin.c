@@ -238,13 +238,17 @@ static void stop_sharers(struct pl_pin *pin)
 	mutex_unlock(&sharers_lock);
 }
 
-/* Wait until the frames are released, however long that takes; say so when it is long. */
+/*
+ * Wait until the frames are released, however long that takes, and say so when it is long. @again is
+ * called while it lasts, and not at all when nothing uses the frames: it may be a lot of work.
+ */
 static void wait_all(struct pl_pin *pin, void (*again)(struct pl_pin *pin))
 {
 	unsigned long overdue = jiffies + msecs_to_jiffies(READ_ONCE(overdue_ms));
+	unsigned int wait_ms = 0;
 	bool reported = false;
 
-	do {
+	while (!wait_released(pin, wait_ms, false)) {
 		if (again)
 			again(pin);
 		if (!reported && time_after(jiffies, overdue)) {
@@ -252,7 +256,8 @@ static void wait_all(struct pl_pin *pin, void (*again)(struct pl_pin *pin))
 			pl_count(PL_NR_OVERDUE, 1);
 			pr_warn_ratelimited(pr_name "a device still uses memory that goes away\n");
 		}
-	} while (!wait_released(pin, 100, false));
+		wait_ms = 100;
+	}
 }
 
 /* A BAR goes away: stop all pins in it, and wait until nothing uses their memory. */
@@ -286,7 +291,7 @@ void peerlane_lease_revoked(struct peerlane_lease *lease)
 	struct pl_pin *pin = container_of(lease, struct pl_pin, lease);
 
 	pin_stop(pin, true);
-	/* Again and again: a pin of the same memory may just have been made. */
+	/* Others that have the same memory mapped may be why it is in use; or have it mapped soon. */
 	wait_all(pin, stop_sharers);
 	pl_count(PL_NR_REVOKE, 1);
 	complete_all(&pin->gone);
