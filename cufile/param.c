@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Parameters: what a program sets before the driver opens, and what it may ask afterwards. */
+#include "bar.h"
 #include "driver.h"
 #include "error.h"
 
@@ -129,14 +130,19 @@ CUfileError_t cuFileGetParameterMinMaxValue(CUFileSizeTConfigParameter_t param, 
 					    size_t *max_value)
 {
 	enum pl_cf_id id = pl_cf_config_find(PL_CF_NUMBER, (int)param);
+	struct peerlane *ctx;
 
 	if (!min_value || !max_value || id == PL_CF_NR || id == PL_CF_STATS)
 		return pl_cf_status(CU_FILE_INVALID_VALUE);
 	*min_value = pl_cf_settings[id].min;
 	*max_value = pl_cf_settings[id].max;
-	/* Limits of a kernel driver that is not there: programs know these answers. */
-	if (id == PL_CF_CACHE_KB || id == PL_CF_PINNED_KB)
-		*max_value = 0;
+	/* Memory of the GPU that others reach: no more than its window, and 0 if there is none. */
+	if (id == PL_CF_CACHE_KB || id == PL_CF_PINNED_KB) {
+		ctx = pl_cf_enter();
+		*max_value = ctx ? pl_cf_bar_kb(ctx, 0) : 0;
+		if (ctx)
+			pl_cf_leave();
+	}
 	return pl_cf_status(CU_FILE_SUCCESS);
 }
 

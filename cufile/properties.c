@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* What the driver says of itself: version, properties, limits. */
+#include "bar.h"
 #include "driver.h"
 #include "error.h"
 
@@ -88,36 +89,61 @@ CUfileError_t cuFileDriverSetMaxDirectIOSize(size_t max_direct_io_size)
 	return pl_cf_status(fits ? CU_FILE_SUCCESS : CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
 }
 
-/* Limits of GPU memory held by a kernel driver: without one there is nothing to limit. */
+/* Limits of GPU memory held by a kernel driver: kept and shown, and no larger than the window to
+ * that memory where its size is known. */
+static CUfileError_t set_memory(enum pl_cf_id id, size_t kb)
+{
+	struct peerlane *ctx = pl_cf_enter();
+	size_t bar = ctx ? pl_cf_bar_kb(ctx, 0) : 0;
+	bool fits = pl_cf_config_fits(id, kb) && (!bar || kb <= bar);
+	struct pl_cf_config *c;
+
+	if (ctx)
+		pl_cf_leave();
+	c = pl_cf_config_hold(true);
+	if (fits)
+		set(c, id, kb);
+	pl_cf_config_release();
+	return pl_cf_status(fits ? CU_FILE_SUCCESS : CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+}
+
 CUfileError_t cuFileDriverSetMaxCacheSize(size_t max_cache_size)
 {
-	(void)max_cache_size;
-	pl_cf_config_hold(true);
-	pl_cf_config_release();
-	return pl_cf_status(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+	return set_memory(PL_CF_CACHE_KB, max_cache_size);
 }
 
 CUfileError_t cuFileDriverSetMaxPinnedMemSize(size_t max_pinned_size)
 {
-	(void)max_pinned_size;
-	pl_cf_config_hold(true);
-	pl_cf_config_release();
-	return pl_cf_status(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+	return set_memory(PL_CF_PINNED_KB, max_pinned_size);
+}
+
+static CUfileError_t get_bar(struct peerlane *ctx, int gpu, size_t *kb)
+{
+	if (gpu < 0 || gpu >= peerlane_gpu_count(ctx))
+		return pl_cf_status(CU_FILE_INVALID_VALUE);
+	*kb = pl_cf_bar_kb(ctx, gpu);
+	return pl_cf_status(CU_FILE_SUCCESS);
 }
 
 CUfileError_t cuFileGetBARSizeInKB(int gpu_index, size_t *bar_size)
 {
-	struct peerlane *ctx = pl_cf_enter();
-	bool there;
+	struct peerlane *ctx, *own;
+	CUfileError_t status;
 
-	if (!ctx)
+	if (!bar_size)
+		return pl_cf_status(CU_FILE_INVALID_VALUE);
+	ctx = pl_cf_enter();
+	if (ctx) {
+		status = get_bar(ctx, gpu_index, bar_size);
+		pl_cf_leave();
+		return status;
+	}
+	/* To ask does not open the driver. */
+	if (peerlane_open(&own, NULL))
 		return pl_cf_status(CU_FILE_DRIVER_NOT_INITIALIZED);
-	there = bar_size && gpu_index >= 0 && gpu_index < peerlane_gpu_count(ctx);
-	/* Nothing is moved through it. */
-	if (there)
-		*bar_size = 0;
-	pl_cf_leave();
-	return pl_cf_status(there ? CU_FILE_SUCCESS : CU_FILE_INVALID_VALUE);
+	status = get_bar(own, gpu_index, bar_size);
+	peerlane_close(own);
+	return status;
 }
 
 /* What a program wants of each kind of target; there is no peer-to-peer path to give it. */
