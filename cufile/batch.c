@@ -219,7 +219,7 @@ CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch, unsigned int nr,
 
 	(void)flags;
 	if (!pl_cf_enter())
-		return pl_cf_status(CU_FILE_INTERNAL_ERROR);
+		return pl_cf_status(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
 	b = pl_cf_table_get(&table, batch, &found);
 	if (b) {
 		ok = submit(b, params, nr);
@@ -305,7 +305,7 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch, unsigned int min
 
 	ctx = pl_cf_enter();
 	if (!ctx)
-		return pl_cf_status(CU_FILE_INTERNAL_ERROR);
+		return pl_cf_status(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
 	b = pl_cf_table_get(&table, batch, &found);
 	if (!b) {
 		pl_cf_leave();
@@ -351,7 +351,7 @@ CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t *batch, unsigned int nr)
 	CUfileBatchHandle_t made = NULL;
 
 	if (!ctx)
-		return pl_cf_status(CU_FILE_INTERNAL_ERROR);
+		return pl_cf_status(CU_FILE_INVALID_VALUE);
 	if (!batch || !nr || nr > MAX_ENTRIES)
 		err = CU_FILE_INVALID_VALUE;
 	else if (create(ctx, nr, &made))

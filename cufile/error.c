@@ -57,7 +57,7 @@ static int code_of(int err)
 	case -ERANGE:
 		return CU_FILE_INVALID_MAPPING_RANGE;
 	case -EFAULT:
-		return EIO;
+		return EPERM;
 	case -EOVERFLOW:
 		return CU_FILE_INVALID_VALUE;
 	case -EREMOTEIO:

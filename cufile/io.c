@@ -13,13 +13,14 @@
 #include <errno.h>
 #include <limits.h>
 
+/* The codes are those of the other library, which for a stream gives others. */
 static int check(const struct pl_cf_file *f, enum peerlane_op op, off_t file_offset,
-		 off_t buf_offset)
+		 off_t buf_offset, bool on_stream)
 {
 	if (file_offset < 0)
-		return -CU_FILE_INVALID_VALUE;
+		return on_stream ? -EPERM : -CU_FILE_INVALID_VALUE;
 	if (buf_offset < 0)
-		return -CU_FILE_INTERNAL_ERROR;
+		return on_stream ? -CU_FILE_INTERNAL_ERROR : -EIO;
 	if (op == PEERLANE_READ && !f->readable)
 		return -CU_FILE_INVALID_FILE_OPEN_FLAG;
 	if (op == PEERLANE_WRITE && !f->writable)
@@ -32,7 +33,7 @@ ssize_t pl_cf_io(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_op op
 {
 	uint64_t start = pl_cf_stats_begin();
 	char *addr = (char *)((uintptr_t)base + (uintptr_t)buf_offset);
-	ssize_t n = check(f, op, file_offset, buf_offset);
+	ssize_t n = check(f, op, file_offset, buf_offset, on);
 
 	if (!n && !size)
 		return 0;
@@ -109,7 +110,7 @@ static ssize_t vector(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_
 {
 	const struct iovec *v = (const struct iovec *)(const void *)iov;
 	uint64_t start = pl_cf_stats_begin();
-	ssize_t n = check(f, op, offset, 0);
+	ssize_t n = check(f, op, offset, 0, false);
 	size_t asked = 0;
 
 	for (size_t i = 0; i < nr; i++)
