@@ -13,6 +13,8 @@
 #include "log.h"
 #include "stats.h"
 
+#include "../lib/io.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +131,19 @@ static int translate(const CUfileIOParams_t *p, const struct pl_cf_file *f, stru
 					: 0;
 }
 
+/* A read for which the memory is too short counts as far as the file goes: what is after its end
+ * comes to no memory. */
+static int start_one(struct batch *b, const struct peerlane_io *io)
+{
+	struct peerlane_io less = *io;
+	int err = peerlane_batch_submit(b->engine, io, 1);
+
+	if (err != -EFAULT || io->op != PEERLANE_READ)
+		return err;
+	less.bytes = pl_io_until_end(io->file, io->bytes, io->offset);
+	return less.bytes < io->bytes ? peerlane_batch_submit(b->engine, &less, 1) : err;
+}
+
 /* All at once; if the engine finds one of them wrong, one by one. */
 static void start(struct batch *b, const struct peerlane_io *io, unsigned int nr)
 {
@@ -137,7 +152,7 @@ static void start(struct batch *b, const struct peerlane_io *io, unsigned int nr
 	if (!nr || !peerlane_batch_submit(b->engine, io, nr))
 		return;
 	for (unsigned int i = 0; i < nr; i++) {
-		err = peerlane_batch_submit(b->engine, &io[i], 1);
+		err = start_one(b, &io[i]);
 		if (err)
 			fail(b, io[i].cookie, err);
 	}

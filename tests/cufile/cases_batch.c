@@ -138,7 +138,7 @@ CASE(at_end, "batch: a read at the end of the file", "0 0 0x10/0")
 	say_event();
 }
 
-CASE(bad_memory, "batch: memory that is none", "0 0 0x40/-5")
+CASE(too_long, "batch: longer than memory and file", "0 0 0x10/65536")
 {
 	CUfileIOParams_t io;
 
@@ -159,7 +159,7 @@ CASE(bad_opcode, "batch: unknown operation", "0 0 0x40/-22")
 	say_event();
 }
 
-CASE(one_bad, "batch: one of three is wrong, the others run", "0 0 3 2 complete 1 failed")
+CASE(one_too_long, "batch: one of three is too long", "0 0 3 3 complete 0 failed")
 {
 	CUfileIOParams_t io[3];
 	CUfileIOEvents_t events[3];

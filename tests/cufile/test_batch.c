@@ -187,6 +187,38 @@ static void pulled_away(void **state)
 	}
 }
 
+/* A read longer than its memory: well if the file ends first, else wrong by itself. */
+static void too_long(void **state)
+{
+	const size_t bytes = 64 * MIB, last = 2 * PIECE;
+	CUfileHandle_t big = cf_open("big", 8 * MIB, 1, O_RDWR);
+	CUfileIOParams_t io[4];
+	CUfileIOEvents_t events[4];
+	unsigned int n = 4;
+
+	(void)state;
+	for (unsigned int i = 0; i < 4; i++)
+		io[i] = entry(i, CUFILE_READ);
+	io[0].fh = big;
+	io[0].u.batch.size = bytes;
+	io[1].u.batch.size = bytes;
+	io[1].u.batch.file_offset = (off_t)(4 * NR * PIECE - last);
+	io[2].opcode = CUFILE_WRITE;
+	io[2].u.batch.size = bytes;
+	assert_ok(cf.cuFileBatchIOSubmit(batch, 4, io, 0));
+	assert_ok(cf.cuFileBatchIOGetStatus(batch, 4, &n, events, NULL));
+	assert_int_equal(n, 4);
+	for (unsigned int i = 0; i < 4; i++) {
+		uintptr_t cookie = (uintptr_t)events[i].cookie;
+		ssize_t want = cookie == 4 ? (ssize_t)PIECE : cookie == 2 ? (ssize_t)last : -EIO;
+
+		assert_int_equal(events[i].status, want < 0 ? CUFILE_FAILED : CUFILE_COMPLETE);
+		assert_int_equal((ssize_t)events[i].ret, want);
+	}
+	assert_int_equal(cf_differs(mem + PIECE, last, io[1].u.batch.file_offset, 1), last);
+	cf.cuFileHandleDeregister(big);
+}
+
 static void bad_entries(void **state)
 {
 	CUfileIOParams_t io[6];
@@ -220,6 +252,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		batch_test(full),      batch_test(both_directions), batch_test(waiting),
 		batch_test(cancelled), batch_test(bad_entries),	    batch_test(pulled_away),
+		batch_test(too_long),
 	};
 	int failed;
 
