@@ -13,7 +13,7 @@ struct cf_case {
 	struct cf_case *next;
 	const char *name;
 	const char *want; /* of our library */
-	const char *real; /* of NVIDIA's 1.15 as far as it is known, where that is another */
+	const char *real; /* of NVIDIA's 1.15.1, where that is another: see recorded-1.15.1.txt */
 	const char *note; /* why */
 	void (*run)(void);
 };

@@ -171,12 +171,13 @@ CASE(properties, "GetProperties",
 	    p.max_batch_io_timeout_msecs);
 }
 
-CASE_BUT(null_props, "GetProperties: NULL", "5022", "signal 11", "ours checks the pointer")
+CASE(null_props, "GetProperties: NULL", "5022")
 {
 	say_status(cf.cuFileDriverGetProperties(NULL));
 }
 
-CASE(direct_limits, "SetMaxDirectIOSize: limits", "5003 0 0 5003 5003 512")
+CASE_BUT(direct_limits, "SetMaxDirectIOSize: limits", "5003 0 0 5003 5003 512",
+	 "5003 0 0 5003 5003 16384", "the real library takes the value and shows the one before")
 {
 	CUfileDrvProps_t p = { .fflags = 0 };
 
@@ -198,7 +199,8 @@ CASE(memory_limits, "SetMaxCacheSize, SetMaxPinnedMemSize", "0 0")
 	say_status(cf.cuFileDriverSetMaxPinnedMemSize(1024));
 }
 
-CASE(poll_mode, "SetPollMode: in the properties", "0 0x3 8")
+CASE_BUT(poll_mode, "SetPollMode: in the properties", "0 0x3 8", "0 0x2 4",
+	 "the real library takes the values and shows those before")
 {
 	CUfileDrvProps_t p = { .fflags = 0 };
 
@@ -229,7 +231,7 @@ CASE(version, "GetVersion", "0 1150")
 	say("%d", v);
 }
 
-CASE_BUT(null_version, "GetVersion: NULL", "5022", "signal 11", "ours checks the pointer")
+CASE(null_version, "GetVersion: NULL", "5022")
 {
 	say_status(cf.cuFileGetVersion(NULL));
 }
@@ -432,7 +434,8 @@ CASE(levels, "SetStatsLevel", "5022 5022 0 3 0 0")
 	say("%d", v);
 }
 
-CASE(stats_levels, "GetStatsLn: needs level n", "0 5022 5022 5022 5022 0 0 0 0")
+CASE_BUT(stats_levels, "GetStatsLn: needs level n", "0 5022 5022 5022 5022 0 0 0 0", "signal 11",
+	 "the real library crashes")
 {
 	static CUfileStatsLevel3_t s;
 
