@@ -26,12 +26,12 @@
 struct entry {
 	struct entry *next; /* free, or failed and not yet collected */
 	void *cookie;
+	ssize_t result; /* of one that failed at once */
+	uint64_t start; /* for the statistics; 0: not wanted, and what follows is not set */
 	enum peerlane_op op;
 	void *addr;
 	size_t bytes;
 	off_t offset;
-	uint64_t start; /* for the statistics; 0: not wanted */
-	ssize_t result; /* of one that failed at once */
 };
 
 struct batch {
@@ -80,12 +80,15 @@ static struct entry *take(struct batch *b, unsigned int nr)
 	return list;
 }
 
-static void give_back(struct batch *b, struct entry *e)
+/* @nr entries, listed from @first to @last. */
+static void give_back(struct batch *b, struct entry *first, struct entry *last, unsigned int nr)
 {
+	if (!nr)
+		return;
 	pthread_mutex_lock(&b->lock);
-	e->next = b->free;
-	b->free = e;
-	b->nr_free++;
+	last->next = b->free;
+	b->free = first;
+	b->nr_free += nr;
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -106,29 +109,35 @@ static void fail(struct batch *b, struct entry *e, ssize_t result)
 
 /* What the engine will be asked for one entry; a negative code when it is wrong already. */
 static int translate(const CUfileIOParams_t *p, const struct pl_cf_file *f, struct entry *e,
-		     struct peerlane_io *io)
+		     struct pl_cf_range *range, struct peerlane_io *io)
 {
-	e->cookie = p->cookie;
-	e->op = p->opcode == CUFILE_WRITE ? PEERLANE_WRITE : PEERLANE_READ;
-	e->addr = (char *)((uintptr_t)p->u.batch.devPtr_base + (uintptr_t)p->u.batch.devPtr_offset);
-	e->bytes = p->u.batch.size;
-	e->offset = p->u.batch.file_offset;
-	*io = (struct peerlane_io){ .file = f->file,
-				    .addr = e->addr,
-				    .bytes = e->bytes,
-				    .offset = e->offset,
-				    .op = e->op,
-				    .cookie = e };
+	uintptr_t base = (uintptr_t)p->u.batch.devPtr_base;
+
+	io->file = f->file;
+	io->addr = (void *)(base + (uintptr_t)p->u.batch.devPtr_offset);
+	io->bytes = p->u.batch.size;
+	io->offset = p->u.batch.file_offset;
+	io->op = p->opcode == CUFILE_WRITE ? PEERLANE_WRITE : PEERLANE_READ;
+	io->flags = 0;
+	io->cookie = e;
 	if (p->opcode != CUFILE_READ && p->opcode != CUFILE_WRITE)
 		return -EINVAL;
-	if (!p->u.batch.devPtr_base || p->u.batch.file_offset < 0 || p->u.batch.devPtr_offset < 0 ||
-	    (uintptr_t)e->addr < (uintptr_t)p->u.batch.devPtr_base)
+	if (!base || io->offset < 0 || p->u.batch.devPtr_offset < 0 || (uintptr_t)io->addr < base)
 		return -EIO;
-	if (e->op == PEERLANE_READ ? !f->readable : !f->writable)
+	if (io->op == PEERLANE_READ ? !f->readable : !f->writable)
 		return -EIO;
-	return p->u.batch.devPtr_offset ? pl_cf_buffer_check(p->u.batch.devPtr_base, e->bytes,
-							     p->u.batch.devPtr_offset)
+	return p->u.batch.devPtr_offset ? pl_cf_buffer_check(range, p->u.batch.devPtr_base,
+							     io->bytes, p->u.batch.devPtr_offset)
 					: 0;
+}
+
+/* What the statistics will want to know of it. */
+static void note(struct entry *e, const struct peerlane_io *io)
+{
+	e->op = io->op;
+	e->addr = io->addr;
+	e->bytes = io->bytes;
+	e->offset = io->offset;
 }
 
 /* A read for which the memory is too short counts as far as the file goes: what is after its end
@@ -158,6 +167,19 @@ static void start(struct batch *b, const struct peerlane_io *io, unsigned int nr
 	}
 }
 
+/* Entry @i is of the same file as the one before it: that is held once for all in a row. */
+static bool same_file(const CUfileIOParams_t *params, unsigned int i)
+{
+	return i && params[i].fh == params[i - 1].fh;
+}
+
+static void let_go(const CUfileIOParams_t *params, unsigned int nr)
+{
+	for (unsigned int i = 0; i < nr; i++)
+		if (!same_file(params, i))
+			pl_cf_file_put(params[i].fh);
+}
+
 /* The files of all entries, held; false if one of them has none. */
 static bool hold_files(const CUfileIOParams_t *params, unsigned int nr, struct pl_cf_file **files)
 {
@@ -165,21 +187,22 @@ static bool hold_files(const CUfileIOParams_t *params, unsigned int nr, struct p
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
-		files[i] = params[i].mode == CUFILE_BATCH ? pl_cf_file_get(params[i].fh, &found)
-							  : NULL;
+		files[i] = params[i].mode != CUFILE_BATCH ? NULL
+			   : same_file(params, i)	  ? files[i - 1]
+							  : pl_cf_file_get(params[i].fh, &found);
 		if (!files[i])
 			break;
 	}
 	if (i == nr)
 		return true;
-	while (i-- > 0)
-		pl_cf_file_put(params[i].fh);
+	let_go(params, i);
 	return false;
 }
 
 static void submit_held(struct batch *b, const CUfileIOParams_t *params, unsigned int nr,
 			struct pl_cf_file **files, struct entry *list, uint64_t began)
 {
+	struct pl_cf_range range = { .base = NULL };
 	struct peerlane_io io[MAX_ENTRIES];
 	unsigned int good = 0;
 
@@ -188,8 +211,11 @@ static void submit_held(struct batch *b, const CUfileIOParams_t *params, unsigne
 		int err;
 
 		list = e->next;
+		e->cookie = params[i].cookie;
 		e->start = began;
-		err = translate(&params[i], files[i], e, &io[good]);
+		err = translate(&params[i], files[i], e, &range, &io[good]);
+		if (began)
+			note(e, &io[good]);
 		if (err)
 			fail(b, e, err);
 		else
@@ -219,9 +245,9 @@ static bool submit(struct batch *b, const CUfileIOParams_t *params, unsigned int
 	list = take(b, nr);
 	if (list)
 		submit_held(b, params, nr, files, list, began);
-	for (unsigned int i = 0; i < nr; i++)
-		pl_cf_file_put(params[i].fh);
-	pl_cf_stats_batch_submit(nr, list, is_mixed(params, nr), began);
+	let_go(params, nr);
+	if (began)
+		pl_cf_stats_batch_submit(nr, list, is_mixed(params, nr), began);
 	return list;
 }
 
@@ -248,7 +274,7 @@ CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch, unsigned int nr,
 
 /* ------------------------------------------------------------------ events */
 
-static void finish(struct peerlane *ctx, struct batch *b, struct entry *e, ssize_t result,
+static void finish(struct peerlane *ctx, const struct entry *e, ssize_t result,
 		   CUfileIOEvents_t *out)
 {
 	ssize_t n = pl_cf_event_count(result);
@@ -259,27 +285,26 @@ static void finish(struct peerlane *ctx, struct batch *b, struct entry *e, ssize
 	if (e->start)
 		pl_cf_stats_batch_io(pl_cf_stats_gpu(ctx, e->addr), e->op, e->addr, e->bytes,
 				     e->offset, n, e->start);
-	give_back(b, e);
 }
 
 /* Those that failed at once. */
 static unsigned int collect_failed(struct peerlane *ctx, struct batch *b, CUfileIOEvents_t *out,
 				   unsigned int max)
 {
+	struct entry *first, *e, *last = NULL;
 	unsigned int n = 0;
 
-	while (n < max) {
-		struct entry *e;
-
-		pthread_mutex_lock(&b->lock);
-		e = b->failed;
-		if (e)
-			b->failed = e->next;
-		pthread_mutex_unlock(&b->lock);
-		if (!e)
-			break;
-		finish(ctx, b, e, e->result, &out[n++]);
+	pthread_mutex_lock(&b->lock);
+	first = b->failed;
+	for (; n < max && b->failed; n++) {
+		last = b->failed;
+		b->failed = last->next;
 	}
+	pthread_mutex_unlock(&b->lock);
+	e = first;
+	for (unsigned int i = 0; i < n; i++, e = e->next)
+		finish(ctx, e, e->result, &out[i]);
+	give_back(b, first, last, n);
 	return n;
 }
 
@@ -288,14 +313,22 @@ static unsigned int collect(struct peerlane *ctx, struct batch *b, unsigned int 
 {
 	struct peerlane_event events[MAX_ENTRIES];
 	unsigned int n = collect_failed(ctx, b, out, max), room = max - n;
+	struct entry *first = NULL, *last = NULL;
 	int got;
 
 	if (room > MAX_ENTRIES)
 		room = MAX_ENTRIES;
 	min_nr = min_nr > n ? min_nr - n : 0;
 	got = peerlane_batch_wait(b->engine, min_nr < room ? min_nr : room, events, room, timeout);
-	for (int i = 0; i < got; i++)
-		finish(ctx, b, events[i].cookie, events[i].result, &out[n++]);
+	for (int i = 0; i < got; i++) {
+		struct entry *e = events[i].cookie;
+
+		finish(ctx, e, events[i].result, &out[n++]);
+		e->next = first;
+		first = e;
+		last = last ? last : e;
+	}
+	give_back(b, first, last, got > 0 ? (unsigned int)got : 0);
 	return n;
 }
 
@@ -351,7 +384,7 @@ static int create(struct peerlane *ctx, unsigned int nr, CUfileBatchHandle_t *ou
 	}
 	pthread_mutex_init(&b->lock, NULL);
 	for (unsigned int i = 0; i < nr; i++)
-		give_back(b, &b->entries[i]);
+		give_back(b, &b->entries[i], &b->entries[i], 1);
 	*out = pl_cf_table_add(&table, b);
 	if (*out)
 		return 0;

@@ -44,18 +44,26 @@ static unsigned int find(uintptr_t base)
 	return lo;
 }
 
-int pl_cf_buffer_check(const void *base, size_t bytes, off_t offset)
+static void look_up(struct pl_cf_range *out, const void *base)
 {
 	unsigned int i;
-	int err = 0;
 
+	out->base = base;
+	out->bytes = SIZE_MAX;
 	pthread_rwlock_rdlock(&lock);
 	i = find((uintptr_t)base);
-	if (i < nr && list[i].base == (uintptr_t)base &&
-	    ((size_t)offset > list[i].bytes || bytes > list[i].bytes - (size_t)offset))
-		err = -ERANGE;
+	if (i < nr && list[i].base == (uintptr_t)base)
+		out->bytes = list[i].bytes;
 	pthread_rwlock_unlock(&lock);
-	return err;
+}
+
+int pl_cf_buffer_check(struct pl_cf_range *last, const void *base, size_t bytes, off_t offset)
+{
+	if (last->base != base)
+		look_up(last, base);
+	if (last->bytes == SIZE_MAX)
+		return 0;
+	return (size_t)offset > last->bytes || bytes > last->bytes - (size_t)offset ? -ERANGE : 0;
 }
 
 size_t pl_cf_buffer_bytes(int gpu)

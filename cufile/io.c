@@ -34,12 +34,14 @@ ssize_t pl_cf_io(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_op op
 	uint64_t start = pl_cf_stats_begin();
 	char *addr = (char *)((uintptr_t)base + (uintptr_t)buf_offset);
 	ssize_t n = check(f, op, file_offset, buf_offset, on);
+	struct pl_cf_range range = { .base = NULL };
 
 	if (!n && !size)
 		return 0;
 	if (!n && buf_offset)
-		n = (uintptr_t)addr < (uintptr_t)base ? -EFAULT
-						      : pl_cf_buffer_check(base, size, buf_offset);
+		n = (uintptr_t)addr < (uintptr_t)base
+			    ? -EFAULT
+			    : pl_cf_buffer_check(&range, base, size, buf_offset);
 	if (!n && on) {
 		n = pl_stream_io(on->io, (size_t)buf_offset, size, file_offset);
 	} else if (!n) {
