@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Batches. The requests of one submission that go in one direction become one job. Whoever comes
- * first runs it: a worker, or the thread that waits for the events. Writes to a file opened with
+ * first runs it: a worker, or the thread that waits for the events, which else helps. Writes to a file opened with
  * O_DIRECT that share pages with others are not for a job; they are done apart, one by one.
  */
 #include "context.h"
@@ -40,6 +40,7 @@ struct peerlane_batch {
 	pthread_mutex_t lock; /* guards all below; taken inside a job's lock */
 	pthread_cond_t done;
 	unsigned int in_flight;
+	uint32_t turns; /* counts reports of events; also read without the lock */
 	unsigned int head, nr_events;
 	struct peerlane_event *events; /* a ring of @capacity */
 	struct group *groups;
@@ -132,6 +133,7 @@ static void requests_done(struct pl_job *job, struct pl_op *first)
 		};
 		b->in_flight--;
 	}
+	__atomic_store_n(&b->turns, b->turns + 1, __ATOMIC_RELAXED);
 	pthread_cond_broadcast(&b->done);
 	pthread_mutex_unlock(&b->lock);
 }
@@ -429,6 +431,50 @@ static bool run_one(struct peerlane_batch *b)
 	return true;
 }
 
+/* Helps with a group somebody else runs, if that wants help. The same about the lock. */
+static bool help_one(struct peerlane_batch *b)
+{
+	struct group *g;
+
+	for (g = b->groups; g; g = g->next)
+		if (g->started && !g->apart && pl_crew_enter(b->ctx, &g->job.crew))
+			break;
+	if (!g)
+		return false;
+	g->users++;
+	pthread_mutex_unlock(&b->lock);
+	pl_crew_help(b->ctx, &g->job.crew);
+	pthread_mutex_lock(&b->lock);
+	group_put(b, g);
+	return true;
+}
+
+/*
+ * Looks for events, or for help being wanted, until @end: to be woken takes as long as a small
+ * batch. Only where the workers do so, too. Batch lock held, dropped meanwhile; false: time is up.
+ */
+static bool look(struct peerlane_batch *b, uint64_t *end)
+{
+	const struct pl_workers *w = &b->ctx->workers;
+	uint32_t turns = b->turns, posts = __atomic_load_n(&w->posts, __ATOMIC_RELAXED);
+	uint64_t now;
+
+	if (!w->spin_ns)
+		return false;
+	now = pl_now_ns();
+	*end = *end ? *end : now + w->spin_ns;
+	if (now >= *end)
+		return false;
+	pthread_mutex_unlock(&b->lock);
+	while (now < *end && __atomic_load_n(&b->turns, __ATOMIC_RELAXED) == turns &&
+	       __atomic_load_n(&w->posts, __ATOMIC_RELAXED) == posts) {
+		pl_cpu_relax();
+		now = pl_now_ns();
+	}
+	pthread_mutex_lock(&b->lock);
+	return true;
+}
+
 static struct timespec after(const struct timespec *timeout)
 {
 	struct timespec t;
@@ -450,6 +496,7 @@ int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
 {
 	PL_KEEP_ERRNO;
 	struct timespec until = { .tv_sec = 0 };
+	uint64_t look_end = 0;
 	unsigned int n = 0;
 	int err;
 
@@ -472,7 +519,7 @@ int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
 			break;
 		/* With a bound on the time the work is left to the workers. */
 		if (!timeout) {
-			if (!run_one(b))
+			if (!run_one(b) && !help_one(b) && !look(b, &look_end))
 				pthread_cond_wait(&b->done, &b->lock);
 		} else if (pthread_cond_timedwait(&b->done, &b->lock, &until) == ETIMEDOUT) {
 			n += collect(b, events + n, max_nr - n);

@@ -76,6 +76,23 @@ static void spin(struct pl_workers *w)
 	pthread_mutex_lock(&w->lock);
 }
 
+/* Lock held, in this and the next. */
+static void enter(struct pl_workers *w, struct pl_crew *crew)
+{
+	crew->want--;
+	__atomic_store_n(&crew->inside, crew->inside + 1, __ATOMIC_RELAXED);
+	/* Each that comes wakes two more, so the caller need not wake them all. */
+	for (unsigned int i = 0; i < 2 && i < crew->want && i < w->sleeping; i++)
+		pthread_cond_signal(&w->wake);
+}
+
+static void leave(struct pl_workers *w, struct pl_crew *crew)
+{
+	__atomic_store_n(&crew->inside, crew->inside - 1, __ATOMIC_RELEASE);
+	if (!crew->inside && w->dismissing)
+		pthread_cond_broadcast(&w->left);
+}
+
 /* Does one piece of work; lock held on entry and return. Returns false when there is none. */
 static bool work(struct pl_workers *w)
 {
@@ -83,17 +100,11 @@ static bool work(struct pl_workers *w)
 	struct pl_task *task = w->tasks;
 
 	if (crew) {
-		crew->want--;
-		__atomic_store_n(&crew->inside, crew->inside + 1, __ATOMIC_RELAXED);
-		/* Each that comes wakes two more, so the caller need not wake them all. */
-		for (unsigned int i = 0; i < 2 && i < crew->want && i < w->sleeping; i++)
-			pthread_cond_signal(&w->wake);
+		enter(w, crew);
 		pthread_mutex_unlock(&w->lock);
 		crew->help(crew);
 		pthread_mutex_lock(&w->lock);
-		__atomic_store_n(&crew->inside, crew->inside - 1, __ATOMIC_RELEASE);
-		if (!crew->inside && w->dismissing)
-			pthread_cond_broadcast(&w->left);
+		leave(w, crew);
 		return true;
 	}
 	if (task) {
@@ -182,6 +193,29 @@ void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want)
 	crew->next = w->crews;
 	w->crews = crew;
 	call(w, want);
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool pl_crew_enter(struct peerlane *ctx, struct pl_crew *crew)
+{
+	struct pl_workers *w = &ctx->workers;
+	bool wanted;
+
+	pthread_mutex_lock(&w->lock);
+	wanted = crew->posted && crew->want;
+	if (wanted)
+		enter(w, crew);
+	pthread_mutex_unlock(&w->lock);
+	return wanted;
+}
+
+void pl_crew_help(struct peerlane *ctx, struct pl_crew *crew)
+{
+	struct pl_workers *w = &ctx->workers;
+
+	crew->help(crew);
+	pthread_mutex_lock(&w->lock);
+	leave(w, crew);
 	pthread_mutex_unlock(&w->lock);
 }
 

@@ -3,6 +3,7 @@
 #include "sim/sim_fixture.h"
 
 #include <limits.h>
+#include <pthread.h>
 
 #define FILE_BYTES (8 * MIB)
 
@@ -313,12 +314,68 @@ static void many_small_modes(void **state)
 	many_small("FLAGS=no-io-uring", O_DIRECT);
 }
 
+/* How many threads are in the function below at once. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t came;
+	unsigned int inside, most;
+} party = { .lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER };
+
+/* Nobody goes on until there were two, or a second has passed. */
+static ssize_t read_together(void *arg, void *mem, size_t bytes, off_t offset)
+{
+	struct timespec until;
+
+	(void)arg;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	pthread_mutex_lock(&party.lock);
+	if (++party.inside > party.most)
+		party.most = party.inside;
+	pthread_cond_broadcast(&party.came);
+	while (party.most < 2 && !pthread_cond_timedwait(&party.came, &party.lock, &until))
+		;
+	party.inside--;
+	pthread_mutex_unlock(&party.lock);
+	sim_pattern(mem, bytes, offset, 1);
+	return (ssize_t)bytes;
+}
+
+/* The only worker has begun when the thread comes to wait: it takes part all the same. */
+static void waiter_helps(void **state)
+{
+	const struct peerlane_file_ops ops = { .size = sizeof(ops), .read = read_together };
+	struct peerlane_event events[64];
+	struct peerlane_file *own;
+	struct peerlane_io io[64];
+
+	(void)state;
+	open_all("THREADS=1", 64);
+	assert_int_equal(peerlane_file_from_ops(ctx, &ops, NULL, &own), 0);
+	for (unsigned int i = 0; i < 64; i++) {
+		io[i] = io_at(i * 4096, 4096, i);
+		io[i].file = own;
+	}
+	assert_int_equal(peerlane_batch_submit(batch, io, 64), 0);
+	pthread_mutex_lock(&party.lock);
+	while (!party.most)
+		pthread_cond_wait(&party.came, &party.lock);
+	pthread_mutex_unlock(&party.lock);
+	assert_int_equal(peerlane_batch_wait(batch, 64, events, 64, NULL), 64);
+	assert_int_equal(party.most, 2);
+	for (unsigned int i = 0; i < 64; i++)
+		assert_int_equal(events[i].result, 4096);
+	sim_assert_gpu(ctx, gpu, 64 * 4096, 0, 1);
+	assert_int_equal(peerlane_file_close(own), 0);
+	close_all();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(bad_batches),	  sim_test(bad_request),      sim_test(room),
 		sim_test(waiting),	  sim_test(longest_timeout),  sim_test(any_order),
-		sim_test(empty_requests), sim_test(many_small_modes),
+		sim_test(empty_requests), sim_test(many_small_modes), sim_test(waiter_helps),
 	};
 
 	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown) ? 1 : 0;
