@@ -4,7 +4,7 @@ BUILD := build
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all programs demo check bench ptx install clean help
+.PHONY: all programs demo check vm-check bench ptx install kmod install-dkms clean help
 
 all:
 	@scripts/setup build
@@ -24,6 +24,11 @@ check:
 	@scripts/setup
 	@scripts/run-tests
 
+# Kernels in QEMU; VM_KERNELS="6.1 7.2" picks some. 77 says that this machine cannot run it.
+vm-check:
+	@scripts/setup
+	@tests/vm/lab || [ $$? -eq 77 ]
+
 bench: programs
 	@scripts/bench $(BUILD)
 
@@ -33,6 +38,13 @@ ptx:
 install: all
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
+# For the kernel that runs, or the one whose headers are in KDIR.
+kmod:
+	@$(MAKE) -C kmod
+
+install-dkms:
+	@scripts/install-dkms $(DESTDIR)
+
 clean:
 	rm -rf $(BUILD)
 
@@ -40,7 +52,10 @@ help:
 	@echo 'make           fetch what is missing and build into $(BUILD)/'
 	@echo 'make demo      build, then show the library and the tool at work'
 	@echo 'make check     every test and check; ends with the count'
+	@echo 'make vm-check  only the kernel modules, on several kernels in QEMU'
 	@echo 'make bench     measure; on a GPU where there is one'
 	@echo 'make ptx       make the PTX of the kernels anew, with nvcc'
 	@echo 'make install   install under PREFIX=$(PREFIX), with DESTDIR before it'
+	@echo 'make kmod      build the kernel modules for the kernel that runs, or KDIR=...'
+	@echo 'make install-dkms  install their sources for DKMS, and the udev rule'
 	@echo 'make clean     remove $(BUILD)/'

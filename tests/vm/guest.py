@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: MIT
+"""What goes into a guest, how it is started, and what it says."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+# What the tests need of the kernel's own modules.
+MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0")
+
+
+def build_program(lab):
+    """The guest's test program: one static file."""
+    os.makedirs(lab.build, exist_ok=True)
+    sources = sorted(glob.glob(os.path.join(HERE, "guest/*.c")))
+    subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static",
+                    "-D_GNU_SOURCE", "-I", os.path.join(TOP, "include"), "-o",
+                    os.path.join(lab.build, "vmtest"), *sources, "-luring", "-lpthread"],
+                   check=True)
+
+
+def module_files(kernel):
+    """The modules the guest loads, in order; without those that are built in."""
+    files = []
+    for name in MODULES:
+        done = subprocess.run(["modprobe", "-d", kernel.root, "-S", kernel.release,
+                               "--show-depends", name], capture_output=True, text=True,
+                              check=False)
+        for line in done.stdout.splitlines():
+            words = line.split()
+            if words[0] == "insmod" and words[1] not in files:
+                files.append(words[1])
+    return files
+
+
+def copy_module(path, target):
+    name = os.path.basename(path)
+    if name.endswith(".xz"):
+        name = name[:-3]
+        with open(os.path.join(target, name), "wb") as f:
+            subprocess.run(["xz", "-dc", path], stdout=f, check=True)
+    else:
+        shutil.copy(path, os.path.join(target, name))
+    return name
+
+
+def busybox(lab):
+    for path in ("usr/bin/busybox", "bin/busybox"):
+        if os.path.exists(os.path.join(lab.cache, "busybox", path)):
+            return os.path.join(lab.cache, "busybox", path)
+    raise FileNotFoundError("busybox: run tests/vm/setup")
+
+
+def make_initramfs(lab, kernel):
+    root = os.path.join(lab.build, kernel.name, "initramfs")
+    shutil.rmtree(root, ignore_errors=True)
+    os.makedirs(os.path.join(root, "bin"))
+    os.makedirs(os.path.join(root, "m"))
+    shutil.copy(busybox(lab), os.path.join(root, "bin/busybox"))
+    shutil.copy(os.path.join(lab.build, "vmtest"), os.path.join(root, "bin/vmtest"))
+    shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
+    os.chmod(os.path.join(root, "init"), 0o755)
+    names = [copy_module(path, os.path.join(root, "m")) for path in module_files(kernel)]
+    with open(os.path.join(root, "m/list"), "w", encoding="utf-8") as f:
+        f.write("".join(name + "\n" for name in names))
+    for path in glob.glob(os.path.join(lab.build, kernel.name, "kmod/*.ko")):
+        shutil.copy(path, os.path.join(root, "m"))
+    files = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
+    with open(root + ".cpio", "wb") as f:
+        subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=files, stdout=f,
+                       check=True)
+
+
+def devices(layout, images):
+    """Drives and GPU, below a switch or beside each other."""
+    out = []
+    if layout.iommu:
+        out += ["-device", "intel-iommu"]
+    if layout.switch:
+        out += ["-device", "pcie-root-port,id=rp,slot=1,pref64-reserve=1G",
+                "-device", "x3130-upstream,id=up,bus=rp"]
+    for number, (name, drive) in enumerate(images.drives):
+        bus = f",bus=port{number}" if layout.switch else ""
+        if layout.switch:
+            out += ["-device",
+                    f"xio3130-downstream,id=port{number},bus=up,chassis={number + 2}"]
+        out += ["-drive", f"{drive},if=none,id={name},cache=unsafe,werror=report,rerror=report",
+                "-device", f"nvme,drive={name},serial={name}{bus}"]
+    if layout.switch:
+        out += ["-device", "xio3130-downstream,id=portgpu,bus=up,chassis=9"]
+    out += ["-object",
+            f"memory-backend-file,id=gpu,share=on,mem-path={images.bar},size={images.bar_bytes}",
+            "-device", "ivshmem-plain,memdev=gpu" + (",bus=portgpu" if layout.switch else "")]
+    return out
+
+
+def qemu_command(lab, kernel, boot, images, work):
+    append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", boot.layout.append,
+              "pl.tests=" + ",".join(boot.tests),
+              "pl.fuzz=" + os.environ.get("VM_FUZZ_SECONDS", "8")]
+    append += [f"pl.{module}=" + ",".join(values)
+               for module, values in boot.parameters.items() if values]
+    results = os.path.join(work, "results.txt")
+    if os.path.exists(results):
+        os.remove(results)
+    traces = ["pci_nvme_map_addr", "pci_nvme_read"]
+    if boot.layout.iommu:
+        traces += ["vtd_dmar_translate"]
+    command = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg", "-cpu", boot.layout.cpu,
+               "-smp", "2", "-m", "1024", "-nodefaults", "-display", "none", "-no-reboot",
+               "-serial", f"file:{work}/console.txt", "-serial", f"file:{results}",
+               "-kernel", kernel.image,
+               "-initrd", os.path.join(lab.build, kernel.name, "initramfs.cpio"),
+               "-append", " ".join(append), *devices(boot.layout, images),
+               "-D", os.path.join(work, "trace.log")]
+    for trace in traces:
+        command += ["-trace", trace]
+    return command
+
+
+class Told:
+    """What the guest said: where the BAR is, and how each test went."""
+
+    def __init__(self):
+        self.bar = None
+        self.tests = []
+        self.started = False
+        self.loose = []
+
+
+class Test:
+    def __init__(self, name, number):
+        self.name, self.number = name, number
+        self.status = None
+        self.direct = None
+        self.expects = []
+        self.log = []
+
+
+def read_results(path):
+    told = Told()
+    if not os.path.exists(path):
+        return told
+    test = None
+    with open(path, encoding="utf-8", errors="replace") as f:
+        for line in (line.rstrip("\r\n") for line in f):
+            words = line.split()
+            if not words:
+                continue
+            told.started = True
+            if words[0] == "BAR" and len(words) == 3:
+                told.bar = (int(words[1]), int(words[2]))
+            elif words[0] == "BEGIN":
+                test = Test(words[1], len(told.tests) + 1)
+                told.tests.append(test)
+            elif words[0] == "END" and test:
+                test.status = int(words[2])
+                test = None
+            elif test and words[0] == "DIRECT":
+                test.direct = (test.direct or 0) + int(words[1])
+            elif test and words[0] == "EXPECT":
+                test.expects.append(words[1:])
+            elif test:
+                test.log.append(line)
+            else:
+                told.loose.append(line)
+    return told
+
+
+TROUBLE = re.compile(r"Kernel panic|BUG:|Oops|WARNING: CPU|blocked for more than|general protection")
+
+
+def console_trouble(work):
+    """Lines of the console that no kernel in good health writes."""
+    path = os.path.join(work, "console.txt")
+    if not os.path.exists(path):
+        return ["no console"]
+    with open(path, encoding="utf-8", errors="replace") as f:
+        lines = f.read().splitlines()
+    for number, line in enumerate(lines):
+        if TROUBLE.search(line):
+            return lines[max(0, number - 3):number + 40]
+    return []

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the tests inside the guest share. One program holds them all; it is called with the name of a
+ * test and exits 0, 1, or 77 after printing why it skips.
+ *
+ * Lines for the host, which compares from outside after the guest has gone:
+ *   DIRECT n                        so many bytes were moved by direct requests
+ *   EXPECT bar ADDR LEN raw0 OFFSET the BAR at a physical address holds what the drive holds there
+ *   EXPECT raw0 OFFSET LEN bar ADDR likewise the other way round
+ *   EXPECT bar ADDR LEN FILE OFFSET a file of the file system, by its name
+ */
+#ifndef GUEST_H
+#define GUEST_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <uapi/peerlane.h>
+#include "../../../kmod/simgpu.h"
+
+#define KIB 1024UL
+#define MIB (1024UL * KIB)
+#define GPU_PAGE ((size_t)SIMGPU_PAGE_BYTES)
+#define SKIP 77
+
+/* Parts of the drive raw0. */
+#define RAW_MARKS (64 * MIB)
+#define RAW_WRITE (80 * MIB)
+
+/* Say where and why, and end the test. */
+#define fail(...)                                                                                  \
+	do {                                                                                       \
+		printf("%s:%d: ", __FILE__, __LINE__);                                             \
+		printf(__VA_ARGS__);                                                               \
+		printf("\n");                                                                      \
+		fflush(stdout);                                                                    \
+		_exit(1);                                                                          \
+	} while (0)
+
+#define expect(condition)                                                                          \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			fail("not so: %s (errno %d)", #condition, errno);                          \
+	} while (0)
+
+/* A call that must fail with exactly this errno. */
+#define expect_errno(call, number)                                                                 \
+	do {                                                                                       \
+		errno = 0;                                                                         \
+		long result_ = (long)(call);                                                       \
+		if (result_ != -1 || errno != (number))                                            \
+			fail("%s: %ld, errno %d and not %d", #call, result_, errno, number);       \
+	} while (0)
+
+/**
+ * struct memory - GPU memory that is pinned and mapped
+ * @gpu: descriptor of the test GPU
+ * @dev: descriptor of /dev/peerlane
+ * @address: GPU address
+ * @bytes: size
+ * @pin: as filled by PIN
+ * @map: mapping of the whole
+ * @physical: physical address of each GPU page
+ */
+struct memory {
+	int gpu;
+	int dev;
+	uint64_t address;
+	size_t bytes;
+	struct peerlane_pin pin;
+	char *map;
+	uint64_t *physical;
+};
+
+int gpu_open(void);
+uint64_t gpu_alloc(int gpu, size_t bytes);
+void gpu_free(int gpu, uint64_t address);
+void gpu_copy(int gpu, uint64_t address, void *user, size_t bytes, bool to_gpu);
+void gpu_fault(int gpu, uint32_t what, uint32_t value, uint32_t times);
+struct simgpu_state gpu_state(int gpu);
+
+int dev_open(void);
+int dev_pin(int dev, uint64_t address, size_t bytes, uint32_t flags, struct peerlane_pin *pin);
+int dev_unpin(int dev, uint32_t handle);
+struct peerlane_counters dev_counters(int dev);
+
+void memory_open(struct memory *memory, size_t bytes, uint32_t flags);
+void memory_close(struct memory *memory);
+
+/* The block device with a serial number; -1 if there is none. */
+int drive_open(const char *serial, int flags);
+void *host_alloc(size_t bytes);
+void fill(void *to, size_t bytes, uint64_t seed);
+void sleep_ms(unsigned int ms);
+double seconds(void);
+
+/* Tell the host. */
+void say_direct(size_t bytes);
+void say_bar(const struct memory *memory, size_t at, size_t bytes, const char *what, size_t offset);
+void say_disk(const char *what, size_t offset, size_t bytes, const struct memory *memory,
+	      size_t at);
+
+/* Reads of a slow drive into memory, all under way at once. */
+struct slow;
+struct slow *slow_start(char *to, size_t bytes, size_t piece);
+/* Wait for all; returns how many failed. */
+int slow_finish(struct slow *slow);
+
+/* The process runs @child, which must end with 0; or it is killed after @kill_ms unless that is 0. */
+void in_child(void (*child)(void *), void *data, unsigned int kill_ms);
+
+/* The tests; each in a file of its subject. */
+int test_io_pread(void);
+int test_io_uring(void);
+int test_io_unaligned(void);
+int test_io_ext4(void);
+int test_io_registered(void);
+int test_io_errors(void);
+int test_io_raid(void);
+int test_bounced(void);
+int test_route(void);
+int test_bad_arguments(void);
+int test_privilege(void);
+int test_other_owner(void);
+int test_map_rules(void);
+int test_map_parts(void);
+int test_map_fork(void);
+int test_munmap_in_flight(void);
+int test_kill_in_flight(void);
+int test_close_in_flight(void);
+int test_unpin_in_flight(void);
+int test_revoke(void);
+int test_revoke_in_flight(void);
+int test_revoke_loop(void);
+int test_revoke_spliced(void);
+int test_persistent(void);
+int test_persistent_only(void);
+int test_shared(void);
+int test_provider_faults(void);
+int test_unbind_in_flight(void);
+int test_unload_refused(void);
+int test_fuzz(void);
+
+#endif

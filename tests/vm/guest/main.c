@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The guest's test program: runs one test, or helps the script that runs them.
+ *   vmtest TEST      run a test
+ *   vmtest mark N    read block N of the mark area, which the host finds in QEMU's trace
+ *   vmtest bar       print where the GPU's memory is
+ *   vmtest idle      wait until the module holds nothing; fails when that does not happen
+ */
+#include "guest.h"
+
+struct test {
+	const char *name;
+	int (*run)(void);
+};
+
+static const struct test tests[] = {
+	{ "io_pread", test_io_pread },
+	{ "io_uring", test_io_uring },
+	{ "io_unaligned", test_io_unaligned },
+	{ "io_ext4", test_io_ext4 },
+	{ "io_registered", test_io_registered },
+	{ "io_errors", test_io_errors },
+	{ "io_raid", test_io_raid },
+	{ "bounced", test_bounced },
+	{ "route", test_route },
+	{ "bad_arguments", test_bad_arguments },
+	{ "privilege", test_privilege },
+	{ "other_owner", test_other_owner },
+	{ "map_rules", test_map_rules },
+	{ "map_parts", test_map_parts },
+	{ "map_fork", test_map_fork },
+	{ "munmap_in_flight", test_munmap_in_flight },
+	{ "kill_in_flight", test_kill_in_flight },
+	{ "close_in_flight", test_close_in_flight },
+	{ "unpin_in_flight", test_unpin_in_flight },
+	{ "revoke", test_revoke },
+	{ "revoke_in_flight", test_revoke_in_flight },
+	{ "revoke_loop", test_revoke_loop },
+	{ "revoke_spliced", test_revoke_spliced },
+	{ "persistent_only", test_persistent_only },
+	{ "persistent", test_persistent },
+	{ "shared", test_shared },
+	{ "provider_faults", test_provider_faults },
+	{ "unbind_in_flight", test_unbind_in_flight },
+	{ "unload_refused", test_unload_refused },
+	{ "fuzz", test_fuzz },
+};
+
+static int mark(long number)
+{
+	int fd = drive_open("raw0", O_RDONLY | O_DIRECT);
+	void *block = host_alloc(4096);
+
+	return pread(fd, block, 512, (off_t)RAW_MARKS + number * 512) == 512 ? 0 : 1;
+}
+
+static int bar(void)
+{
+	struct simgpu_state state = gpu_state(gpu_open());
+
+	printf("BAR %llu %llu\n", (unsigned long long)state.bar_start,
+	       (unsigned long long)state.bar_bytes);
+	return 0;
+}
+
+static int idle(void)
+{
+	struct peerlane_counters now;
+	struct simgpu_state gpu;
+	int dev = dev_open();
+	int i;
+
+	for (i = 0; i < 200; i++) {
+		now = dev_counters(dev);
+		gpu = gpu_state(gpu_open());
+		/* This program has the device open itself. */
+		if (now.files == 1 && !now.pins && !now.pinned_bytes && !now.mappings &&
+		    !now.lingering && !gpu.nr_pins && !gpu.nr_persistent && !gpu.nr_allocs)
+			return 0;
+		sleep_ms(50);
+	}
+	printf("still held: files %llu pins %llu bytes %llu mappings %llu lingering %llu, GPU: "
+	       "pins %llu persistent %llu allocations %llu\n",
+	       (unsigned long long)now.files, (unsigned long long)now.pins,
+	       (unsigned long long)now.pinned_bytes, (unsigned long long)now.mappings,
+	       (unsigned long long)now.lingering, (unsigned long long)gpu.nr_pins,
+	       (unsigned long long)gpu.nr_persistent, (unsigned long long)gpu.nr_allocs);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 3 && !strcmp(argv[1], "mark"))
+		return mark(strtol(argv[2], NULL, 10));
+	if (argc == 2 && !strcmp(argv[1], "bar"))
+		return bar();
+	if (argc == 2 && !strcmp(argv[1], "idle"))
+		return idle();
+	for (i = 0; argc == 2 && i < sizeof(tests) / sizeof(*tests); i++)
+		if (!strcmp(argv[1], tests[i].name))
+			return tests[i].run();
+	printf("no such test\n");
+	return 2;
+}

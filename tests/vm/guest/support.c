@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What the guest's tests stand on: the GPU, the module, the drives.
+ */
+#include <dirent.h>
+#include <liburing.h>
+#include <time.h>
+
+#include "guest.h"
+
+int gpu_open(void)
+{
+	int fd = open("/dev/simgpu", O_RDWR | O_CLOEXEC);
+
+	expect(fd >= 0);
+	return fd;
+}
+
+uint64_t gpu_alloc(int gpu, size_t bytes)
+{
+	struct simgpu_alloc alloc = { .bytes = bytes };
+
+	expect(ioctl(gpu, SIMGPU_IOC_ALLOC, &alloc) == 0);
+	return alloc.address;
+}
+
+void gpu_free(int gpu, uint64_t address)
+{
+	__u64 argument = address;
+
+	expect(ioctl(gpu, SIMGPU_IOC_FREE, &argument) == 0);
+}
+
+void gpu_copy(int gpu, uint64_t address, void *user, size_t bytes, bool to_gpu)
+{
+	struct simgpu_copy copy = {
+		.address = address, .bytes = bytes, .user = (uintptr_t)user, .to_gpu = to_gpu
+	};
+
+	expect(ioctl(gpu, SIMGPU_IOC_COPY, &copy) == 0);
+}
+
+void gpu_fault(int gpu, uint32_t what, uint32_t value, uint32_t times)
+{
+	struct simgpu_fault fault = { .what = what, .value = value, .times = times };
+
+	expect(ioctl(gpu, SIMGPU_IOC_FAULT, &fault) == 0);
+}
+
+struct simgpu_state gpu_state(int gpu)
+{
+	struct simgpu_state state;
+
+	expect(ioctl(gpu, SIMGPU_IOC_STATE, &state) == 0);
+	return state;
+}
+
+int dev_open(void)
+{
+	struct peerlane_hello hello = { .version = PEERLANE_UAPI_VERSION,
+					.oldest = PEERLANE_UAPI_OLDEST };
+	int fd = open("/dev/peerlane", O_RDWR | O_CLOEXEC);
+
+	expect(fd >= 0);
+	expect(ioctl(fd, PEERLANE_IOC_HELLO, &hello) == 0);
+	return fd;
+}
+
+int dev_pin(int dev, uint64_t address, size_t bytes, uint32_t flags, struct peerlane_pin *pin)
+{
+	*pin = (struct peerlane_pin){ .address = address, .length = bytes, .flags = flags };
+	return ioctl(dev, PEERLANE_IOC_PIN, pin);
+}
+
+int dev_unpin(int dev, uint32_t handle)
+{
+	struct peerlane_unpin unpin = { .handle = handle };
+
+	return ioctl(dev, PEERLANE_IOC_UNPIN, &unpin);
+}
+
+struct peerlane_counters dev_counters(int dev)
+{
+	struct peerlane_counters counters;
+
+	expect(ioctl(dev, PEERLANE_IOC_COUNTERS, &counters) == 0);
+	return counters;
+}
+
+void memory_open(struct memory *memory, size_t bytes, uint32_t flags)
+{
+	struct peerlane_info info = { 0 };
+
+	memset(memory, 0, sizeof(*memory));
+	memory->gpu = gpu_open();
+	memory->dev = dev_open();
+	memory->bytes = bytes;
+	memory->address = gpu_alloc(memory->gpu, bytes);
+	expect(dev_pin(memory->dev, memory->address, bytes, flags, &memory->pin) == 0);
+	memory->map = mmap(NULL, memory->pin.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			   memory->dev, (off_t)memory->pin.map_offset);
+	expect(memory->map != MAP_FAILED);
+	memory->physical = calloc(memory->pin.map_bytes / GPU_PAGE, sizeof(uint64_t));
+	info.handle = memory->pin.handle;
+	info.physical = (uintptr_t)memory->physical;
+	info.nr_room = (uint32_t)(memory->pin.map_bytes / GPU_PAGE);
+	expect(ioctl(memory->dev, PEERLANE_IOC_INFO, &info) == 0);
+}
+
+void memory_close(struct memory *memory)
+{
+	munmap(memory->map, memory->pin.map_bytes);
+	expect(dev_unpin(memory->dev, memory->pin.handle) == 0);
+	gpu_free(memory->gpu, memory->address);
+	close(memory->dev);
+	close(memory->gpu);
+	free(memory->physical);
+}
+
+int drive_open(const char *serial, int flags)
+{
+	char path[300], text[64];
+	struct dirent *entry;
+	int fd = -1;
+	DIR *dir = opendir("/sys/block");
+
+	expect(dir);
+	while (fd < 0 && (entry = readdir(dir))) {
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/sys/block/%s/device/serial", entry->d_name);
+		file = fopen(path, "r");
+		if (!file)
+			continue;
+		if (fscanf(file, "%63s", text) == 1 && !strcmp(text, serial)) {
+			snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+			fd = open(path, flags | O_CLOEXEC);
+			expect(fd >= 0);
+		}
+		fclose(file);
+	}
+	closedir(dir);
+	expect(fd >= 0);
+	return fd;
+}
+
+void *host_alloc(size_t bytes)
+{
+	void *memory = NULL;
+
+	expect(posix_memalign(&memory, 4096, bytes) == 0);
+	memset(memory, 0, bytes);
+	return memory;
+}
+
+void fill(void *to, size_t bytes, uint64_t seed)
+{
+	uint64_t *words = to;
+	size_t i;
+
+	for (i = 0; i < bytes / 8; i++) {
+		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+		words[i] = seed ^ (seed >> 29);
+	}
+}
+
+void sleep_ms(unsigned int ms)
+{
+	usleep(ms * 1000);
+}
+
+double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void say_direct(size_t bytes)
+{
+	printf("DIRECT %zu\n", bytes);
+}
+
+/* A range of memory in pieces that lie in one GPU page. */
+static size_t piece_of(size_t at, size_t left)
+{
+	size_t room = GPU_PAGE - at % GPU_PAGE;
+
+	return left < room ? left : room;
+}
+
+void say_bar(const struct memory *memory, size_t at, size_t bytes, const char *what, size_t offset)
+{
+	size_t piece;
+
+	for (; bytes; at += piece, offset += piece, bytes -= piece) {
+		piece = piece_of(at, bytes);
+		printf("EXPECT bar %llu %zu %s %zu\n",
+		       (unsigned long long)memory->physical[at / GPU_PAGE] + at % GPU_PAGE, piece,
+		       what, offset);
+	}
+}
+
+void say_disk(const char *what, size_t offset, size_t bytes, const struct memory *memory, size_t at)
+{
+	size_t piece;
+
+	for (; bytes; at += piece, offset += piece, bytes -= piece) {
+		piece = piece_of(at, bytes);
+		printf("EXPECT %s %zu %zu bar %llu\n", what, offset, piece,
+		       (unsigned long long)memory->physical[at / GPU_PAGE] + at % GPU_PAGE);
+	}
+}
+
+struct slow {
+	struct io_uring ring;
+	unsigned int nr;
+	int fd;
+};
+
+struct slow *slow_start(char *to, size_t bytes, size_t piece)
+{
+	struct slow *slow = calloc(1, sizeof(*slow));
+	struct io_uring_sqe *sqe;
+	size_t at;
+
+	slow->fd = drive_open("slow0", O_RDONLY | O_DIRECT);
+	expect(io_uring_queue_init(256, &slow->ring, 0) == 0);
+	for (at = 0; at < bytes; at += piece) {
+		sqe = io_uring_get_sqe(&slow->ring);
+		expect(sqe);
+		io_uring_prep_read(sqe, slow->fd, to + at, (unsigned int)piece, at);
+		slow->nr++;
+	}
+	expect(io_uring_submit(&slow->ring) == (int)slow->nr);
+	return slow;
+}
+
+int slow_finish(struct slow *slow)
+{
+	struct io_uring_cqe *cqe;
+	int failed = 0;
+
+	for (; slow->nr; slow->nr--) {
+		expect(io_uring_wait_cqe(&slow->ring, &cqe) == 0);
+		if (cqe->res <= 0)
+			failed++;
+		io_uring_cqe_seen(&slow->ring, cqe);
+	}
+	io_uring_queue_exit(&slow->ring);
+	close(slow->fd);
+	free(slow);
+	return failed;
+}
+
+void in_child(void (*child)(void *), void *data, unsigned int kill_ms)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	expect(pid >= 0);
+	if (!pid) {
+		child(data);
+		fflush(stdout);
+		_exit(0);
+	}
+	if (kill_ms) {
+		sleep_ms(kill_ms);
+		kill(pid, SIGKILL);
+	}
+	expect(waitpid(pid, &status, 0) == pid);
+	if (kill_ms)
+		expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	else
+		expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}

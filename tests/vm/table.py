@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""The rows of lab.table, and where the lab keeps its things."""
+
+import os
+import shutil
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+TOOLS = ("qemu-system-x86_64", "cpio", "xz", "dpkg-deb", "depmod", "modprobe", "mkfs.ext4",
+         "debugfs", "gcc", "make")
+
+
+def why_not():
+    """Why the lab cannot run here; None when it can."""
+    os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
+    if os.geteuid() != 0:
+        return "the VM lab builds modules in a chroot and needs root"
+    for tool in TOOLS:
+        if not shutil.which(tool):
+            return f"the VM lab needs {tool}, which is not installed"
+    return None
+
+
+class Kernel:
+    def __init__(self, cache, name, suite, tools):
+        self.name, self.suite, self.tools = name, suite, tools
+        self.root = os.path.join(cache, "kernel", name, "root")
+        self.release_file = os.path.join(cache, "kernel", name, "release")
+
+    @property
+    def release(self):
+        with open(self.release_file, encoding="utf-8") as f:
+            return f.read().strip()
+
+    @property
+    def image(self):
+        for path in (f"boot/vmlinuz-{self.release}", f"usr/lib/modules/{self.release}/vmlinuz"):
+            if os.path.exists(os.path.join(self.root, path)):
+                return os.path.join(self.root, path)
+        raise FileNotFoundError(f"no kernel image in {self.root}")
+
+
+class Layout:
+    def __init__(self, name, *options):
+        self.name = name
+        self.switch = "switch" in options
+        self.iommu = "iommu" in options
+        self.raid = "raid" in options
+        values = dict(option.split("=", 1) for option in options if "=" in option)
+        self.cpu = values.get("cpu", "qemu64")
+        self.append = values.get("append", "")
+
+
+class Boot:
+    def __init__(self, name, layout, kernels, dma, parameters, tests):
+        self.name, self.layout, self.dma = name, layout, dma
+        self.kernels = kernels.split(",")
+        self.tests = tests.split(",")
+        self.parameters = {"peerlane": [], "simgpu": []}
+        if parameters != "-":
+            for parameter in parameters.split(","):
+                module, value = parameter.split(":", 1)
+                self.parameters[module].append(value)
+
+    def wants(self, kernel):
+        return self.kernels[0] == "all" or kernel.name in self.kernels
+
+
+class Lab:
+    """All of lab.table."""
+
+    def __init__(self, path):
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        self.cache = os.environ.get("PEERLANE_VM_CACHE") or os.path.join(home, "peerlane-vm")
+        self.build = os.environ.get("PEERLANE_VM_BUILD") or os.path.join(TOP, "build/vm")
+        self.kernels, self.layouts, self.boots = [], {}, []
+        with open(path, encoding="utf-8") as f:
+            for line in f:
+                words = line.split("#", 1)[0].split()
+                if words:
+                    self.add(*words)
+
+    def add(self, kind, name, *rest):
+        if kind == "kernel":
+            self.kernels.append(Kernel(self.cache, name, *rest))
+        elif kind == "layout":
+            self.layouts[name] = Layout(name, *rest)
+        elif kind == "boot":
+            layout, *others = rest
+            self.boots.append(Boot(name, self.layouts[layout], *others))
+        else:
+            raise ValueError(f"lab.table: what is a {kind}?")
+
+    def pick(self, names):
+        unknown = set(names) - {kernel.name for kernel in self.kernels}
+        if unknown:
+            raise SystemExit(f"no such kernel in lab.table: {' '.join(sorted(unknown))}")
+        return [kernel for kernel in self.kernels
+                if (kernel.name in names if names else kernel.tools != "source")]
