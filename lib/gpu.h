@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The GPU seen by the engine: one operations table, two implementations (gpu_cuda.c, gpu_sim.c).
+ * The GPU seen by the engine: one operations table, three implementations (gpu_cuda.c,
+ * gpu_sim.c, and gpu_simgpu.c for the VM lab).
  * The engine asks what an address is, gets pinned memory, and queues copies whose end it can
  * poll; the rest serves gpu.h of the public API. Nothing above this table knows CUDA.
  */
@@ -162,11 +163,12 @@ struct pl_gpu {
 
 extern const struct pl_gpu_ops pl_gpu_cuda;
 extern const struct pl_gpu_ops pl_gpu_sim;
+extern const struct pl_gpu_ops pl_gpu_simgpu;
 
 /* gpu_sim_share.c: opens the simulated GPU of the process, which another library may have. */
 int pl_sim_share_open(struct pl_gpu **out, char *why, size_t why_bytes);
 
-/* Opens the back end @name ("auto", "cuda", "sim"; NULL is "auto"). @why as in open(); with
+/* Opens the back end @name ("auto", "cuda", "sim", "simgpu"; NULL is "auto"). @why as in open(); with
  * "auto" it holds the reason CUDA was passed over. -EINVAL unknown name. */
 int pl_gpu_open(struct pl_gpu **out, const char *name, char *why, size_t why_bytes);
 

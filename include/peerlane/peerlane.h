@@ -114,7 +114,7 @@ void peerlane_close(struct peerlane *ctx);
  * peerlane_backend() - name of the GPU back end in use
  * @ctx: context
  *
- * Return: "cuda" or "sim"; never NULL.
+ * Return: "cuda", "sim" or "simgpu" (the test GPU of the VM lab); never NULL.
  */
 const char *peerlane_backend(const struct peerlane *ctx);
 
