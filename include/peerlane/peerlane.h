@@ -38,6 +38,7 @@ struct peerlane_batch;
 #define PEERLANE_SAVE_CPU 0x10u	  /* pin the page cache in place where possible, even if slower */
 #define PEERLANE_NO_KERNELS 0x20u /* never launch GPU kernels of our own for small copies */
 #define PEERLANE_NO_AHEAD 0x80u	  /* never read a cold file ahead of a sequence of reads */
+#define PEERLANE_NO_P2P 0x100u	  /* no transfers between drive and GPU by the kernel module */
 #define PEERLANE_NO_MAPPED_WRITE 0x40u /* never write a file through a mapping of it */
 
 /**
