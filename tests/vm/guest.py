@@ -10,16 +10,28 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 # What the tests need of the kernel's own modules.
-MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0")
+MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
+
+
+def build_library():
+    """The library as the engine's tests link it: from the tree's own build."""
+    build = os.environ.get("PEERLANE_BUILD") or os.path.join(TOP, "build")
+    if not os.path.exists(os.path.join(build, "build.ninja")):
+        subprocess.run([os.path.join(TOP, "scripts/configure"), build], check=True, cwd=TOP,
+                       stdout=subprocess.DEVNULL)
+    subprocess.run(["ninja", "-C", build, "lib/libpeerlane.a"], check=True, cwd=TOP,
+                   stdout=subprocess.DEVNULL)
+    return os.path.join(TOP, build, "lib/libpeerlane.a")
 
 
 def build_program(lab):
     """The guest's test program: one static file."""
     os.makedirs(lab.build, exist_ok=True)
+    library = build_library()
     sources = sorted(glob.glob(os.path.join(HERE, "guest/*.c")))
     subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static",
-                    "-D_GNU_SOURCE", "-I", os.path.join(TOP, "include"), "-o",
-                    os.path.join(lab.build, "vmtest"), *sources, "-luring", "-lpthread"],
+                    "-D_GNU_SOURCE", "-Wl,--no-warnings", "-I", os.path.join(TOP, "include"), "-o",
+                    os.path.join(lab.build, "vmtest"), *sources, library, "-luring", "-lpthread"],
                    check=True)
 
 

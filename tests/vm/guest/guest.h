@@ -151,5 +151,12 @@ int test_provider_faults(void);
 int test_unbind_in_flight(void);
 int test_unload_refused(void);
 int test_fuzz(void);
+int test_engine_ext4(void);
+int test_engine_xfs(void);
+int test_engine_batch(void);
+int test_engine_holes(void);
+int test_engine_freed(void);
+int test_engine_refused(void);
+int test_engine_permission(void);
 
 #endif
