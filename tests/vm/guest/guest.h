@@ -156,6 +156,7 @@ int test_engine_xfs(void);
 int test_engine_batch(void);
 int test_engine_holes(void);
 int test_engine_freed(void);
+int test_engine_fallback(void);
 int test_engine_refused(void);
 int test_engine_permission(void);
 

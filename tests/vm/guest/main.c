@@ -49,6 +49,7 @@ static const struct test tests[] = {
 	{ "engine_batch", test_engine_batch },
 	{ "engine_holes", test_engine_holes },
 	{ "engine_freed", test_engine_freed },
+	{ "engine_fallback", test_engine_fallback },
 	{ "engine_refused", test_engine_refused },
 	{ "engine_permission", test_engine_permission },
 };
