@@ -555,3 +555,62 @@ int test_engine_permission(void)
 	unlink("/mnt/users");
 	return 0;
 }
+
+/* Every member of an array is asked, and data goes to all of them. */
+int test_engine_raid(void)
+{
+	int array = array_start();
+	unsigned char *data = host_alloc(4 * MIB);
+	struct peerlane_file *file;
+	struct engine e;
+
+	engine_open(&e);
+	expect(peerlane_file_from_fd(e.ctx, array, &file) == 0);
+	expect(verdict(&e, file, PEERLANE_READ, 4 * MIB).usable);
+	expect(pread(array, data, 4 * MIB, 0) == (ssize_t)(4 * MIB));
+	expect(peerlane_read(file, e.gpu, 4 * MIB, 0) == (ssize_t)(4 * MIB));
+	memcpy(e.model, data, 4 * MIB);
+	check_gpu(&e, "raid", 0);
+	expect(peerlane_write(file, e.gpu, 4 * MIB, 8 * MIB, 0) == (ssize_t)(4 * MIB));
+	expect(pread(array, data, 4 * MIB, 8 * MIB) == (ssize_t)(4 * MIB));
+	expect(memcmp(data, e.model, 4 * MIB) == 0);
+	expect(p2p_bytes(&e) == 8 * MIB);
+	say_direct(p2p_bytes(&e) + TEST_BYTES);
+	expect(peerlane_file_close(file) == 0);
+	engine_close(&e);
+	close(array);
+	return 0;
+}
+
+/* Runs a command; its output is printed, and must hold @want. */
+static void command(const char *line, const char *want)
+{
+	char text[16384];
+	size_t n;
+	FILE *f = popen(line, "r");
+
+	expect(f);
+	n = fread(text, 1, sizeof(text) - 1, f);
+	text[n] = '\0';
+	printf("$ %s\n%s", line, text);
+	expect(WIFEXITED(pclose(f)) && strstr(text, want));
+}
+
+/* The tool: what it says, and what it does. */
+int test_engine_tool(void)
+{
+	setenv("PEERLANE_BACKEND", "simgpu", 1);
+	command("peerlane check /mnt/src | sed -n '/^A read/,$p'", "read: p2p");
+	command("peerlane cp --sync /mnt/src /mnt/copy && cmp /mnt/src /mnt/copy && echo same",
+		"same");
+	command("peerlane bench --direct --create --verify --bytes 8M --size 64K,1M --repeat 1 "
+		"/mnt/bench && echo good",
+		"good");
+	command("peerlane bench --direct --op randwrite --verify --bytes 8M --size 4K,256K --batch "
+		"8 "
+		"--repeat 1 /mnt/bench && echo good",
+		"good");
+	unlink("/mnt/copy");
+	unlink("/mnt/bench");
+	return 0;
+}

@@ -51,6 +51,8 @@ static const struct test tests[] = {
 	{ "engine_freed", test_engine_freed },
 	{ "engine_fallback", test_engine_fallback },
 	{ "engine_refused", test_engine_refused },
+	{ "engine_tool", test_engine_tool },
+	{ "engine_raid", test_engine_raid },
 	{ "engine_permission", test_engine_permission },
 };
 
