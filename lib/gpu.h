@@ -107,6 +107,9 @@ struct pl_gpu_ops {
 	 * caller may be waiting for them. @owner NULL: the caller's current context, if any. May
 	 * be NULL. */
 	void (*prepare)(struct pl_gpu *gpu, void *owner);
+	/* Other devices will reach the allocation at @addr: what the driver calls synchronous must
+	 * have ended when it returns, since nothing else orders them. May be NULL. */
+	void (*expose)(struct pl_gpu *gpu, void *owner, const void *addr);
 	/* Queue @nr copies and then set @mark. After an error some of them may have been queued;
 	 * @mark is set all the same where possible. */
 	int (*copy)(struct pl_gpu *gpu, struct pl_queue *queue, enum pl_dir dir,

@@ -134,13 +134,11 @@ struct answer {
 		}                                                                                  \
 	} while (0)
 
-/* What can be told without the module. */
-static bool may(const struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_op dir,
-		const struct pl_mem *mem, struct answer *a)
+/* Memory, options and file allow it, whatever the request. */
+static bool possible(const struct peerlane *ctx, const struct pl_seg *seg, const struct pl_mem *mem,
+		     struct answer *a)
 {
 	const struct peerlane_file *f = seg->op->file;
-	size_t block = pl_p2p_block(f, dir);
-	bool ok = false;
 
 	if (mem->kind != PL_MEM_DEVICE)
 		SAY(a, "", "this is not GPU memory");
@@ -151,21 +149,31 @@ static bool may(const struct peerlane *ctx, const struct pl_seg *seg, enum peerl
 		    "switched off by the options");
 	else if (f->fd_direct < 0)
 		SAY(a, f->callbacks ? "" : "use a file system with O_DIRECT", "%s", f->direct_why);
-	else if (dir == PEERLANE_WRITE && f->append)
+	else
+		return true;
+	return false;
+}
+
+/* The request has blocks that could go this way. */
+static bool fits(const struct pl_seg *seg, enum peerlane_op dir, struct answer *a)
+{
+	const struct peerlane_file *f = seg->op->file;
+	size_t block = pl_p2p_block(f, dir), start = (size_t)seg->offset;
+
+	if (dir == PEERLANE_WRITE && f->append)
 		SAY(a, "", "the file was opened with O_APPEND");
 	else if (dir == PEERLANE_WRITE && !f->want_direct)
 		SAY(a, "open it with O_DIRECT to bypass the page cache",
 		    "the file was opened without O_DIRECT: writes go through the page cache");
-	else if (((uintptr_t)seg->addr ^ (uintptr_t)seg->offset) & (f->align - 1))
+	else if (((uintptr_t)seg->addr ^ start) & (f->align - 1))
 		SAY(a, "choose memory and file offsets that are aligned alike",
 		    "the memory's address is not aligned to %u bytes where the file offset is",
 		    f->align);
-	else if ((((size_t)seg->offset + block - 1) & ~(block - 1)) + block >
-		 (size_t)seg->offset + seg->bytes)
+	else if (((start + block - 1) & ~(block - 1)) + block > start + seg->bytes)
 		SAY(a, "", "the request holds no whole block of %zu bytes", block);
 	else
-		ok = true;
-	return ok;
+		return true;
+	return false;
 }
 
 static void say_pin(struct answer *a, int err)
@@ -195,8 +203,8 @@ static void say_pin(struct answer *a, int err)
 }
 
 /* Whether @seg may go that way; @a gets the pin and the route. Lock held. */
-static bool find_way(struct peerlane *ctx, const struct pl_seg *seg, const struct pl_mem *mem,
-		     struct pl_buffer *buf, struct answer *a)
+static bool find_way(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_op dir,
+		     const struct pl_mem *mem, struct pl_buffer *buf, struct answer *a)
 {
 	struct pl_p2p *p = &ctx->p2p;
 	int err;
@@ -205,11 +213,16 @@ static bool find_way(struct peerlane *ctx, const struct pl_seg *seg, const struc
 		SAY(a, p->fix, "%s", p->why);
 		return false;
 	}
+	if (!fits(seg, dir, a))
+		return false;
 	err = pl_p2p_pin_get(p, mem, buf, &a->pin);
 	if (err) {
 		say_pin(a, err);
 		return false;
 	}
+	if (!a->pin->exposed && ctx->gpu->ops->expose)
+		ctx->gpu->ops->expose(ctx->gpu, mem->owner, (void *)a->pin->addr);
+	a->pin->exposed = true;
 	a->route = pl_p2p_route_get(ctx, seg->op->file, a->pin, mem->gpu);
 	if (!a->route || !pl_p2p_route_open(a->route)) {
 		SAY(a, a->route ? a->route->fix : "", "%s",
@@ -227,10 +240,10 @@ void pl_p2p_attach(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op di
 	struct answer a = { .out = NULL };
 
 	if (__atomic_load_n(&p->state, __ATOMIC_ACQUIRE) == PL_P2P_NONE || seg->host ||
-	    !may(ctx, seg, dir, mem, &a))
+	    !possible(ctx, seg, mem, &a) || !fits(seg, dir, &a))
 		return;
 	pthread_mutex_lock(&p->lock);
-	if (find_way(ctx, seg, mem, *buf, &a)) {
+	if (find_way(ctx, seg, dir, mem, *buf, &a)) {
 		if (!*buf) {
 			*buf = &a.pin->own;
 			__atomic_fetch_add(&a.pin->own.users, 1, __ATOMIC_ACQ_REL);
@@ -249,10 +262,10 @@ void pl_p2p_judge(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_
 
 	if (seg->pin && buf == &seg->pin->own)
 		buf = NULL;
-	if (!may(ctx, seg, dir, mem, &a))
+	if (!possible(ctx, seg, mem, &a))
 		return;
 	pthread_mutex_lock(&ctx->p2p.lock);
-	out->usable = find_way(ctx, seg, mem, buf, &a);
+	out->usable = find_way(ctx, seg, dir, mem, buf, &a);
 	pthread_mutex_unlock(&ctx->p2p.lock);
 	if (out->usable)
 		SAY(&a, "", "the drive moves the data by DMA, its unaligned ends go another way");

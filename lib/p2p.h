@@ -86,7 +86,8 @@ struct pl_p2p_pin {
 	uint32_t gpu_pci;
 	char *map;
 	size_t map_bytes, skip;
-	bool dead; /* revoked; atomic */
+	bool exposed; /* the back end knows */
+	bool dead;    /* revoked; atomic */
 };
 
 /* The pin of @mem, or of @buf where that is not NULL. A negative errno. Lock held. */

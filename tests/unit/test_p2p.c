@@ -146,6 +146,19 @@ static void reads(void)
 	assert_int_equal(st.read.path_bytes[PEERLANE_PATH_P2P], 0);
 }
 
+/* Memory that was pinned is memory whose synchronous copies have ended when they return. */
+static void exposed(void)
+{
+	__typeof__(cuPointerGetAttributes) *get;
+	unsigned int sync = 0;
+	void *where = &sync;
+	int what = CU_PTR_SYNC_MEMOPS;
+
+	load(&get, "cuPointerGetAttributes");
+	assert_int_equal(get(1, &what, &where, (uintptr_t)memory), 0);
+	assert_int_equal(sync, 1);
+}
+
 static void refused(const char *reason, const char *fix)
 {
 	begin(0, O_RDWR | O_DIRECT);
@@ -153,6 +166,8 @@ static void refused(const char *reason, const char *fix)
 	reads();
 	says(PEERLANE_WRITE, 0, reason, fix);
 	assert_int_equal(device.nr_opened, 1);
+	if (device.nr_pinned)
+		exposed();
 	end();
 }
 
@@ -247,16 +262,20 @@ static void test_request(void **state)
 	says(PEERLANE_READ, 0, "switched off", "no-p2p");
 	reads();
 	end();
-	begin(0, O_RDWR);
-	says(PEERLANE_WRITE, 0, "without O_DIRECT", "O_DIRECT");
-	says(PEERLANE_READ, 3, "not aligned", "aligned alike");
+	/* Nothing is tried where it could not help. */
 	assert_int_equal(device.nr_opened, 0);
+	begin(0, O_RDWR);
 	/* Registered or not, it is tried once. */
 	assert_int_equal(peerlane_buffer_register(ctx, memory, BYTES, 0), 0);
 	reads();
 	assert_int_equal(peerlane_buffer_release(ctx, memory), 0);
 	reads();
 	assert_int_equal(device.nr_opened, 1);
+	end();
+	device.open_errno = 0;
+	begin(0, O_RDWR);
+	says(PEERLANE_WRITE, 0, "without O_DIRECT", "O_DIRECT");
+	says(PEERLANE_READ, 3, "not aligned", "aligned alike");
 	end();
 }
 
