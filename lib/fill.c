@@ -92,20 +92,14 @@ static struct pl_slot *slot_of(const struct pl_job *job, unsigned int u)
 	return &job->slots[u % job->nr_slots];
 }
 
-static bool whole_blocks(const struct pl_job *job, const struct pl_fill *f)
-{
-	return !(((size_t)f->offset | f->bytes) & (pl_p2p_block(f->file, job->op) - 1));
-}
-
 bool pl_fill_may_p2p(const struct pl_job *job, unsigned int u)
 {
 	const struct pl_unit *unit = &job->units[u];
 	const struct pl_seg *seg = &job->segs[unit->seg];
-	struct pl_fill f = { .file = seg->op->file,
-			     .offset = seg->offset + (off_t)unit->at,
-			     .bytes = unit->bytes };
+	size_t start = (size_t)seg->offset + unit->at;
 
-	return seg->p2p && whole_blocks(job, &f);
+	return seg->p2p && pl_p2p_alive(seg) &&
+	       !((start | unit->bytes) & (pl_p2p_block(seg->op->file, job->op) - 1));
 }
 
 static void make_p2p(const struct pl_job *job, struct pl_fill *f)
@@ -115,17 +109,6 @@ static void make_p2p(const struct pl_job *job, struct pl_fill *f)
 	f->mem = job->segs[unit->seg].p2p + unit->at;
 	f->path = PEERLANE_PATH_P2P;
 	make_direct(f);
-}
-
-/* Of a write it was settled before, see pipe.c; what is cached is read from there. */
-static bool takes_p2p(struct pl_job *job, const struct pl_fill *f)
-{
-	struct pl_slot *slot = slot_of(job, f->unit);
-
-	if (job->op == PEERLANE_READ)
-		slot->p2p = job->segs[job->units[f->unit].seg].p2p && whole_blocks(job, f) &&
-			    (f->file->want_direct || f->file->fd < 0 || cold(job, f));
-	return slot->p2p;
 }
 
 void pl_fill_leave_p2p(struct pl_job *job, struct pl_fill *f, int err)
@@ -143,10 +126,17 @@ void pl_fill_leave_p2p(struct pl_job *job, struct pl_fill *f, int err)
 
 void pl_fill_plan(struct pl_job *job, unsigned int u, struct pl_fill *f)
 {
+	struct pl_slot *slot = slot_of(job, u);
+	bool direct;
+
 	plan_common(job, u, f);
-	if (takes_p2p(job, f))
+	direct = want_direct(job, &job->segs[job->units[u].seg], f);
+	/* Of a write it was settled before its copy, see pipe.c. */
+	if (job->op == PEERLANE_READ)
+		slot->p2p = direct && pl_fill_may_p2p(job, u);
+	if (slot->p2p)
 		make_p2p(job, f);
-	else if (want_direct(job, &job->segs[job->units[u].seg], f))
+	else if (direct)
 		make_direct(f);
 }
 

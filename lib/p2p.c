@@ -271,6 +271,11 @@ void pl_p2p_judge(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_
 		SAY(&a, "", "the drive moves the data by DMA, its unaligned ends go another way");
 }
 
+bool pl_p2p_alive(const struct pl_seg *seg)
+{
+	return !__atomic_load_n(&seg->pin->dead, __ATOMIC_ACQUIRE);
+}
+
 void pl_p2p_failed(const struct pl_seg *seg, int err)
 {
 	if (err == -EFAULT)

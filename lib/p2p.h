@@ -57,6 +57,8 @@ void pl_p2p_attach(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op di
 /* The same question, answered in words. Moves no data but that of the test. */
 void pl_p2p_judge(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_op dir,
 		  const struct pl_mem *mem, struct pl_buffer *buf, struct peerlane_verdict *out);
+/* Whether its memory was still there when last seen. */
+bool pl_p2p_alive(const struct pl_seg *seg);
 /* A transfer by @seg's mapping failed with @err (negative). */
 void pl_p2p_failed(const struct pl_seg *seg, int err);
 /* ...and then succeeded the other way, so it was not the drive: such a route is not taken for ever. */

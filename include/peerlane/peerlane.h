@@ -569,7 +569,8 @@ struct peerlane_explanation {
  * @offset: position in the file
  * @out: @size set by the caller, the rest filled
  *
- * Moves no data.
+ * Touches no memory of the caller. Where the path p2p would be new to a drive and a GPU, a little of the
+ * file is read to test them.
  *
  * Return: 0; or the code such a read or write would give.
  */
