@@ -17,7 +17,6 @@
 #define ANY UINT64_MAX
 
 #define SHOWN "reported only: the engine decides by itself"
-#define NO_P2P "no effect: this version has no peer-to-peer path"
 
 const struct pl_cf_setting pl_cf_settings[PL_CF_NR] = {
 	[PL_CF_LOG_DIR] = { "logging.dir", NULL, NULL, PL_CF_TEXT, 2, 0, 0, 0, "",
@@ -59,11 +58,12 @@ const struct pl_cf_setting pl_cf_settings[PL_CF_NR] = {
 				 "CUFILE_ALLOW_COMPAT_MODE", PL_CF_SWITCH, 1, 1, 0, 1, NULL,
 				 "reported only: no file that can be read is refused" },
 	[PL_CF_FORCE_COMPAT] = { "properties.force_compat_mode", NULL, "CUFILE_FORCE_COMPAT_MODE",
-				 PL_CF_SWITCH, 2, 0, 0, 1, NULL, NO_P2P },
+				 PL_CF_SWITCH, 2, 0, 0, 1, NULL,
+				 "nothing goes between drive and GPU by DMA" },
 	[PL_CF_SYSTEM_MEMORY] = { "properties.allow_system_memory", NULL, NULL, PL_CF_SWITCH, 6, 1,
 				  0, 1, NULL, "reported only: host memory always works" },
 	[PL_CF_P2PDMA] = { "properties.use_pci_p2pdma", NULL, "CUFILE_USE_PCIP2PDMA", PL_CF_SWITCH,
-			   7, 0, 0, 1, NULL, NO_P2P },
+			   7, 0, 0, 1, NULL, SHOWN },
 	[PL_CF_BATCH_SIZE] = { "properties.io_batchsize", NULL, NULL, PL_CF_NUMBER, 9, 128, 1, 256,
 			       NULL, SHOWN },
 	[PL_CF_BATCH_TIMEOUT_MS] = { "properties.max_batch_io_timeout_msecs", NULL, NULL,

@@ -112,6 +112,8 @@ static CUfileError_t open_with_config(void)
 	pl_cf_log_open(&config);
 	pl_cf_log_warnings(&config);
 	opt.log_level = pl_cf_log_wants(PL_CF_DEBUG) ? 3 : pl_cf_log_wants(PL_CF_INFO) ? 2 : 1;
+	if (config.values[PL_CF_FORCE_COMPAT].number)
+		opt.flags |= PEERLANE_NO_P2P;
 	err = peerlane_open(&ctx, &opt);
 	if (err) {
 		ctx = NULL;

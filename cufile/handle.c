@@ -101,8 +101,9 @@ void pl_cf_file_explain(struct pl_cf_file *f, enum peerlane_op op, const void *a
 	pl_cf_log(PL_CF_INFO, "%s: %s on %s%s%s goes by \"%s\": %s", f->name,
 		  op == PEERLANE_READ ? "read" : "write", ex.fs, ex.device[0] ? ", " : "",
 		  ex.device, peerlane_path_name(ex.chosen), ex.verdicts[ex.chosen].reason);
-	pl_cf_log(PL_CF_INFO, "%s: not by \"p2p\": %s", f->name,
-		  ex.verdicts[PEERLANE_PATH_P2P].reason);
+	if (ex.chosen != PEERLANE_PATH_P2P)
+		pl_cf_log(PL_CF_INFO, "%s: not by \"p2p\": %s", f->name,
+			  ex.verdicts[PEERLANE_PATH_P2P].reason);
 }
 
 void pl_cf_file_count(struct pl_cf_file *f, enum peerlane_op op, ssize_t result)

@@ -146,7 +146,7 @@ CUfileError_t cuFileGetBARSizeInKB(int gpu_index, size_t *bar_size)
 	return status;
 }
 
-/* What a program wants of each kind of target; there is no peer-to-peer path to give it. */
+/* What a program wants of each kind of target; the engine decides by itself. */
 static unsigned int p2p_flags[CU_FILE_MAX_TARGET_TYPES]; /* atomic */
 
 CUfileError_t cuFileDriverSetP2PFlags(CUfileDriverStatusFlags_t target, CUfileP2PFlags_t flags)

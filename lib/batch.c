@@ -261,7 +261,7 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 			      .done = requests_done,
 			      .arg = g,
 			      .start_ns = now };
-	err = pl_io_segment(ctx, &g->segs[g->nr], op, io->addr, io->bytes, io->offset,
+	err = pl_io_segment(ctx, &g->segs[g->nr], io->op, op, io->addr, io->bytes, io->offset,
 			    &g->bufs[g->nr]);
 	if (err) {
 		pl_file_put(io->file);
@@ -277,7 +277,8 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 		}
 		g->checked = g->bufs[g->nr];
 	}
-	if (io->op == PEERLANE_READ && (io->bytes > 64 * 1024 || io->file->want_direct))
+	if (io->op == PEERLANE_READ &&
+	    (io->bytes > 64 * 1024 || io->file->want_direct || g->segs[g->nr].p2p))
 		op->bytes = g->segs[g->nr].bytes = pl_io_until_end(io->file, io->bytes, io->offset);
 	if (io->op == PEERLANE_WRITE)
 		g->direct_locks |= pl_io_direct_lock_of(io->file);

@@ -3,6 +3,7 @@
 #include "buffer.h"
 
 #include "context.h"
+#include "p2p.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -338,6 +339,7 @@ int peerlane_buffer_release(struct peerlane *ctx, void *addr)
 	}
 	if (err)
 		return pl_fail(err, "%p is not registered", addr);
+	pl_p2p_release(ctx, buf);
 	free(buf);
 	pl_stat_sub(&pl_ctx_stats(ctx)->buffers, 1);
 	return 0;

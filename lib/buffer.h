@@ -8,12 +8,14 @@
 #include <pthread.h>
 
 struct peerlane;
+struct pl_p2p_pin;
 
 struct pl_buffer {
 	uintptr_t addr;
 	size_t bytes;
 	struct pl_mem mem;
-	unsigned int users; /* requests in flight on it; atomic */
+	unsigned int users;	/* requests in flight on it; atomic */
+	struct pl_p2p_pin *pin; /* for the path p2p, whose lock guards it; NULL: none so far */
 };
 
 struct pl_buffers {

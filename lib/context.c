@@ -16,7 +16,8 @@
 #define MIB (1024ul * 1024)
 #define KNOWN_FLAGS                                                                                \
 	(PEERLANE_NO_IO_URING | PEERLANE_NO_IN_PLACE | PEERLANE_NO_DIRECT | PEERLANE_NO_MAPPED |   \
-	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS | PEERLANE_NO_MAPPED_WRITE | PEERLANE_NO_AHEAD)
+	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS | PEERLANE_NO_MAPPED_WRITE | PEERLANE_NO_AHEAD |  \
+	 PEERLANE_NO_P2P)
 
 uint64_t pl_now_ns(void)
 {
@@ -64,6 +65,7 @@ static const struct {
 	{ "no-kernels", PEERLANE_NO_KERNELS },
 	{ "no-mapped-write", PEERLANE_NO_MAPPED_WRITE },
 	{ "no-ahead", PEERLANE_NO_AHEAD },
+	{ "no-p2p", PEERLANE_NO_P2P },
 };
 
 static int flags_from_env(unsigned int *flags)
@@ -233,6 +235,7 @@ static int open_parts(struct peerlane *ctx)
 		pl_log(ctx, 1, "%s: using threads instead", ctx->ring_why);
 	for (int i = 0; i < PL_DIRECT_LOCKS; i++)
 		pthread_rwlock_init(&ctx->direct_locks[i], NULL);
+	pl_p2p_init(&ctx->p2p);
 	pthread_mutex_init(&ctx->files_lock, NULL);
 	pthread_mutex_init(&ctx->streams_lock, NULL);
 	return 0;
@@ -287,6 +290,7 @@ static void abandon(struct peerlane *ctx)
 {
 	pl_files_fini(ctx);
 	pl_pool_abandon(&ctx->pool);
+	pl_p2p_abandon(&ctx->p2p);
 	pl_buffers_fini(&ctx->buffers);
 	pl_stats_fini(&ctx->stats);
 	ctx->gpu->ops->abandon(ctx->gpu);
@@ -329,6 +333,7 @@ void peerlane_close(struct peerlane *ctx)
 	pl_workers_fini(&ctx->workers);
 	pl_files_fini(ctx);
 	pl_pool_fini(ctx);
+	pl_p2p_fini(&ctx->p2p);
 	pl_buffers_fini(&ctx->buffers);
 	ctx->gpu->ops->close(ctx->gpu);
 	pl_stats_fini(&ctx->stats);

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "gpu.h"
 #include "lane.h"
+#include "p2p.h"
 #include "stats.h"
 #include "window.h"
 #include "worker.h"
@@ -25,6 +26,7 @@ struct peerlane {
 	uint32_t *alive;   /* 1; the kernel zeroes the page in a forked child */
 	struct pl_stats stats;
 	struct pl_buffers buffers;
+	struct pl_p2p p2p;
 	struct pl_pool pool;
 	struct pl_workers workers;
 	/* For requests of streams that are served: others may be kept by the driver for as long as

@@ -31,6 +31,7 @@ enum {
 enum {
 	PL_CU_PTR_CONTEXT = 1,
 	PL_CU_PTR_MEMORY_TYPE = 2,
+	PL_CU_PTR_SYNC_MEMOPS = 6,
 	PL_CU_PTR_IS_MANAGED = 8,
 	PL_CU_PTR_DEVICE_ORDINAL = 9,
 	PL_CU_PTR_RANGE_START = 11,
@@ -74,6 +75,7 @@ enum {
 	X(ctx_priorities, "cuCtxGetStreamPriorityRange", (int *, int *), 1)                        \
 	X(pointer_attributes, "cuPointerGetAttributes",                                            \
 	  (unsigned int, const int *, void **, pl_cu_ptr), 1)                                      \
+	X(pointer_set, "cuPointerSetAttribute", (const void *, int, pl_cu_ptr), 0)                 \
 	X(mem_alloc, "cuMemAlloc_v2", (pl_cu_ptr *, size_t), 1)                                    \
 	X(mem_free, "cuMemFree_v2", (pl_cu_ptr), 1)                                                \
 	X(host_alloc, "cuMemHostAlloc", (void **, size_t, unsigned int), 1)                        \

@@ -3,6 +3,7 @@
 #include "cache.h"
 #include "context.h"
 #include "io.h"
+#include "p2p.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -44,6 +45,7 @@ struct question {
 	struct pl_op request;
 	struct pl_seg seg;
 	struct pl_mem mem;
+	struct pl_buffer *buf;
 	int64_t cached;
 	struct peerlane_explanation *out;
 };
@@ -59,20 +61,6 @@ static struct peerlane_verdict *verdict(struct question *q, enum peerlane_path p
 
 #define REASON(v, ...) pl_text((v)->reason, sizeof((v)->reason), __VA_ARGS__)
 #define FIX(v, ...) pl_text((v)->fix, sizeof((v)->fix), __VA_ARGS__)
-
-static void judge_p2p(struct question *q)
-{
-	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_P2P, 0);
-
-	if (q->mem.kind != PL_MEM_DEVICE) {
-		REASON(v, "this is not GPU memory");
-	} else if (!strcmp(q->ctx->gpu->ops->name, "sim")) {
-		REASON(v, "a simulated GPU has no bus address");
-		FIX(v, "use a machine with a GPU");
-	} else {
-		REASON(v, "this version has no kernel module for peer-to-peer transfers");
-	}
-}
 
 static void judge_mapped(struct question *q)
 {
@@ -122,6 +110,20 @@ static bool copies(const struct question *q)
 	return q->op == PEERLANE_WRITE || q->cached < 0 || q->seg.bytes <= 64 * 1024 ||
 	       q->file->fd_direct < 0 || (q->ctx->opt.flags & PEERLANE_NO_DIRECT) ||
 	       q->cached >= (int64_t)q->seg.bytes / 2;
+}
+
+static void judge_p2p(struct question *q)
+{
+	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_P2P, 0);
+
+	pl_p2p_judge(q->ctx, &q->seg, q->op, &q->mem, q->buf, v);
+	if (!v->usable || !copies(q))
+		return;
+	v->usable = 0;
+	REASON(v, q->op == PEERLANE_WRITE     ? "most of the range is not whole pages"
+		  : q->seg.bytes <= 64 * 1024 ? "a small read goes the plain way"
+		  : q->cached < 0 ? "how much is cached is unknown: the kernel does not tell"
+				  : "the data is in the page cache: it is cheaper from there");
 }
 
 static void judge_copy(struct question *q)
@@ -235,7 +237,6 @@ int peerlane_explain(struct peerlane_file *file, enum peerlane_op op, const void
 {
 	PL_KEEP_ERRNO;
 	struct question q = { .file = file, .op = op, .out = out, .request.file = file };
-	struct pl_buffer *buf;
 	int err;
 
 	if (!out || out->size != sizeof(*out) || op > PEERLANE_WRITE)
@@ -244,11 +245,9 @@ int peerlane_explain(struct peerlane_file *file, enum peerlane_op op, const void
 	if (err)
 		return err;
 	q.ctx = file->ctx;
-	err = pl_io_segment(q.ctx, &q.seg, &q.request, addr, bytes, offset, &buf);
-	if (!err) {
-		pl_buffer_put(buf);
+	err = pl_io_segment(q.ctx, &q.seg, op, &q.request, addr, bytes, offset, &q.buf);
+	if (!err)
 		err = q.ctx->gpu->ops->query(q.ctx->gpu, addr, &q.mem);
-	}
 	if (!err) {
 		memset(out, 0, sizeof(*out));
 		out->size = sizeof(*out);
@@ -260,6 +259,7 @@ int peerlane_explain(struct peerlane_file *file, enum peerlane_op op, const void
 		describe(&q);
 		judge(&q);
 	}
+	pl_buffer_put(q.buf);
 	pl_file_put(file);
 	return err;
 }

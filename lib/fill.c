@@ -4,6 +4,7 @@
 #include "context.h"
 #include "job.h"
 #include "nt_copy.h"
+#include "p2p.h"
 
 #include <errno.h>
 #include <sys/uio.h>
@@ -61,6 +62,8 @@ static void plan_common(struct pl_job *job, unsigned int u, struct pl_fill *f)
 	const struct pl_seg *seg = &job->segs[unit->seg];
 
 	f->file = seg->op->file;
+	f->unit = u;
+	f->p2p_err = 0;
 	f->offset = seg->offset + (off_t)unit->at;
 	f->bytes = unit->bytes;
 	f->mem = seg->host ? seg->host + unit->at : pl_fill_slot(job, u);
@@ -84,17 +87,66 @@ static void make_direct(struct pl_fill *f)
 		f->path = PEERLANE_PATH_DIRECT;
 }
 
+static struct pl_slot *slot_of(const struct pl_job *job, unsigned int u)
+{
+	return &job->slots[u % job->nr_slots];
+}
+
+bool pl_fill_may_p2p(const struct pl_job *job, unsigned int u)
+{
+	const struct pl_unit *unit = &job->units[u];
+	const struct pl_seg *seg = &job->segs[unit->seg];
+	size_t start = (size_t)seg->offset + unit->at;
+
+	return seg->p2p && pl_p2p_alive(seg) &&
+	       !((start | unit->bytes) & (pl_p2p_block(seg->op->file, job->op) - 1));
+}
+
+static void make_p2p(const struct pl_job *job, struct pl_fill *f)
+{
+	const struct pl_unit *unit = &job->units[f->unit];
+
+	f->mem = job->segs[unit->seg].p2p + unit->at;
+	f->path = PEERLANE_PATH_P2P;
+	make_direct(f);
+}
+
+void pl_fill_leave_p2p(struct pl_job *job, struct pl_fill *f, int err)
+{
+	const struct pl_unit *unit = &job->units[f->unit];
+	struct pl_seg *seg = &job->segs[unit->seg];
+
+	pl_p2p_failed(seg, err);
+	slot_of(job, f->unit)->p2p = false;
+	plan_common(job, f->unit, f);
+	f->p2p_err = err;
+	if (want_direct(job, seg, f))
+		make_direct(f);
+}
+
 void pl_fill_plan(struct pl_job *job, unsigned int u, struct pl_fill *f)
 {
+	struct pl_slot *slot = slot_of(job, u);
+	bool direct;
+
 	plan_common(job, u, f);
-	if (want_direct(job, &job->segs[job->units[u].seg], f))
+	direct = want_direct(job, &job->segs[job->units[u].seg], f);
+	/* Of a write it was settled before its copy, see pipe.c. */
+	if (job->op == PEERLANE_READ)
+		slot->p2p = direct && pl_fill_may_p2p(job, u);
+	if (slot->p2p)
+		make_p2p(job, f);
+	else if (direct)
 		make_direct(f);
 }
 
 void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *f)
 {
 	plan_common(job, u, f);
-	make_direct(f);
+	if (slot_of(job, u)->p2p)
+		make_p2p(job, f);
+	else
+		make_direct(f);
 }
 
 bool pl_fill_join(struct pl_fill *f, const struct pl_fill *next)
@@ -210,7 +262,7 @@ static size_t write_unit(struct pl_job *job, struct pl_fill *f, size_t got, int 
 	return write_plain(f->file->fd, f, got, err);
 }
 
-size_t pl_fill_sync(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
+static size_t sync_staged(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
 {
 	if (f->file->callbacks) {
 		got = pl_file_ops_io(f->file, job->op, f->mem, f->bytes, f->offset, got, err);
@@ -236,4 +288,43 @@ size_t pl_fill_sync(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
 	if (job->past_cache && f->bytes >= BOUNCE_BYTES && f->path == PEERLANE_PATH_COPY)
 		return read_past_cache(f->file->fd, f, got, err);
 	return read_plain(f->file->fd, f, got, err);
+}
+
+/* The whole unit between the file and GPU memory; a short read is left to the other ways too. */
+static int sync_p2p(struct pl_job *job, const struct pl_fill *f)
+{
+	size_t got;
+	int err;
+
+	got = job->op == PEERLANE_WRITE ? write_plain(f->file->fd_direct, f, 0, &err)
+					: read_direct(f, &err);
+	return got == f->bytes ? 0 : err ? err : -EIO;
+}
+
+/* A write that could not go by p2p has not been copied to its slot. */
+static int fetch(struct pl_job *job, const struct pl_fill *f)
+{
+	const struct pl_unit *unit = &job->units[f->unit];
+	struct pl_gpu *gpu = job->ctx->gpu;
+
+	return gpu->ops->copy_sync(gpu, f->mem, job->segs[unit->seg].addr + unit->at, f->bytes);
+}
+
+size_t pl_fill_sync(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
+{
+	if (f->path == PEERLANE_PATH_P2P) {
+		*err = sync_p2p(job, f);
+		if (!*err)
+			return f->bytes;
+		pl_fill_leave_p2p(job, f, *err);
+	}
+	if (f->p2p_err && job->op == PEERLANE_WRITE) {
+		*err = fetch(job, f);
+		if (*err)
+			return 0;
+	}
+	got = sync_staged(job, f, got, err);
+	if (f->p2p_err && f->p2p_err != -EFAULT && got == f->bytes)
+		pl_p2p_misled(job->ctx, &job->segs[job->units[f->unit].seg], f->p2p_err);
+	return got;
 }

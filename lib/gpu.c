@@ -25,7 +25,11 @@ int pl_gpu_open(struct pl_gpu **out, const char *name, char *why, size_t why_byt
 	}
 	if (!strcmp(name, "sim"))
 		return pl_sim_share_open(out, why, why_bytes);
-	pl_text(why, why_bytes, "unknown back end \"%s\"; known are auto, cuda and sim", name);
+	/* Never by itself: it is there for tests. */
+	if (!strcmp(name, "simgpu"))
+		return pl_gpu_simgpu.open(out, why, why_bytes);
+	pl_text(why, why_bytes, "unknown back end \"%s\"; known are auto, cuda, sim and simgpu",
+		name);
 	return -EINVAL;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The GPU seen by the engine: one operations table, two implementations (gpu_cuda.c, gpu_sim.c).
+ * The GPU seen by the engine: one operations table, three implementations (gpu_cuda.c,
+ * gpu_sim.c, and gpu_simgpu.c for the VM lab).
  * The engine asks what an address is, gets pinned memory, and queues copies whose end it can
  * poll; the rest serves gpu.h of the public API. Nothing above this table knows CUDA.
  */
@@ -106,6 +107,9 @@ struct pl_gpu_ops {
 	 * caller may be waiting for them. @owner NULL: the caller's current context, if any. May
 	 * be NULL. */
 	void (*prepare)(struct pl_gpu *gpu, void *owner);
+	/* Other devices will reach the allocation at @addr: what the driver calls synchronous must
+	 * have ended when it returns, since nothing else orders them. May be NULL. */
+	void (*expose)(struct pl_gpu *gpu, void *owner, const void *addr);
 	/* Queue @nr copies and then set @mark. After an error some of them may have been queued;
 	 * @mark is set all the same where possible. */
 	int (*copy)(struct pl_gpu *gpu, struct pl_queue *queue, enum pl_dir dir,
@@ -162,11 +166,12 @@ struct pl_gpu {
 
 extern const struct pl_gpu_ops pl_gpu_cuda;
 extern const struct pl_gpu_ops pl_gpu_sim;
+extern const struct pl_gpu_ops pl_gpu_simgpu;
 
 /* gpu_sim_share.c: opens the simulated GPU of the process, which another library may have. */
 int pl_sim_share_open(struct pl_gpu **out, char *why, size_t why_bytes);
 
-/* Opens the back end @name ("auto", "cuda", "sim"; NULL is "auto"). @why as in open(); with
+/* Opens the back end @name ("auto", "cuda", "sim", "simgpu"; NULL is "auto"). @why as in open(); with
  * "auto" it holds the reason CUDA was passed over. -EINVAL unknown name. */
 int pl_gpu_open(struct pl_gpu **out, const char *name, char *why, size_t why_bytes);
 

@@ -388,6 +388,19 @@ static int copy_host(void *dst, const void *src, size_t bytes)
 	return got == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
+static void cuda_expose(struct pl_gpu *gpu, void *owner, const void *addr)
+{
+	const unsigned int yes = 1;
+	struct pl_cuda *c = pl_cuda_of(gpu);
+
+	/* Memory that cannot have it is used all the same: it matters only beside copies that the
+	 * program does not wait for. */
+	if (!c->api.pointer_set || pl_cuda_enter(c, owner))
+		return;
+	c->api.pointer_set(&yes, PL_CU_PTR_SYNC_MEMOPS, (pl_cu_ptr)(uintptr_t)addr);
+	pl_cuda_leave(c);
+}
+
 static int cuda_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t bytes)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
@@ -437,6 +450,7 @@ const struct pl_gpu_ops pl_gpu_cuda = {
 	.mark_create = pl_cuda_mark_create,
 	.mark_destroy = pl_cuda_mark_destroy,
 	.prepare = pl_cuda_prepare,
+	.expose = cuda_expose,
 	.copy = cuda_copy,
 	.mark_done = pl_cuda_mark_done,
 	.stream_key = pl_cuda_stream_key,

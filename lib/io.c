@@ -3,6 +3,7 @@
 #include "io.h"
 
 #include "context.h"
+#include "p2p.h"
 #include "window.h"
 
 #include <errno.h>
@@ -61,8 +62,8 @@ static void fill_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op 
 	seg->host = pl_io_host(ctx, mem, addr);
 }
 
-int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op, const void *addr,
-		  size_t bytes, off_t offset, struct pl_buffer **buf)
+int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir, struct pl_op *op,
+		  const void *addr, size_t bytes, off_t offset, struct pl_buffer **buf)
 {
 	struct pl_mem mem;
 	int err = pl_buffer_resolve(ctx, addr, bytes, &mem, buf);
@@ -70,6 +71,7 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op, co
 	if (err)
 		return err;
 	fill_segment(ctx, seg, op, &mem, (void *)(uintptr_t)addr, bytes, offset);
+	pl_p2p_attach(ctx, seg, dir, &mem, buf);
 	return 0;
 }
 
@@ -116,6 +118,8 @@ static unsigned int slice(const struct pl_seg *segs, unsigned int nr, size_t fro
 		out[n].addr += a - segs[i].at;
 		if (out[n].host)
 			out[n].host += a - segs[i].at;
+		if (out[n].p2p)
+			out[n].p2p += a - segs[i].at;
 		out[n].offset += (off_t)(a - segs[i].at);
 		out[n].bytes = b - a;
 		out[n++].at = a - from;
@@ -157,7 +161,8 @@ static ssize_t rounds(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *
 
 	/* Both call the driver. */
 	if (dir == PEERLANE_READ && nr == 1 && !from && !op->queue) {
-		at += pl_ahead_read(ctx, segs, &err);
+		if (!segs->p2p)
+			at += pl_ahead_read(ctx, segs, &err);
 		if (at == from && !err)
 			at += pl_window_read(ctx, segs, &err);
 		if (err) {
@@ -333,8 +338,9 @@ static void put_buffers(struct pl_buffer **bufs, int nr)
 }
 
 /* Every memory piece becomes a segment; zero-length ones are left out. */
-static int resolve(struct peerlane *ctx, struct pl_op *op, const struct iovec *iov, int nr_iov,
-		   off_t offset, struct pl_seg *segs, struct pl_buffer **bufs, unsigned int *nr)
+static int resolve(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op,
+		   const struct iovec *iov, int nr_iov, off_t offset, struct pl_seg *segs,
+		   struct pl_buffer **bufs, unsigned int *nr)
 {
 	size_t at = 0;
 	int err;
@@ -344,7 +350,7 @@ static int resolve(struct peerlane *ctx, struct pl_op *op, const struct iovec *i
 		bufs[i] = NULL;
 		if (!iov[i].iov_len)
 			continue;
-		err = pl_io_segment(ctx, &segs[*nr], op, iov[i].iov_base, iov[i].iov_len,
+		err = pl_io_segment(ctx, &segs[*nr], dir, op, iov[i].iov_base, iov[i].iov_len,
 				    offset + (off_t)at, &bufs[i]);
 		if (err) {
 			put_buffers(bufs, i);
@@ -376,7 +382,8 @@ static ssize_t resolved(struct pl_op *op, enum peerlane_op dir, struct pl_seg *s
 
 	/* A request of one unit meets the end by itself; but O_DIRECT into the caller's own memory
 	 * would write a whole block there. */
-	if (dir == PEERLANE_READ && (nr > 1 || op->bytes > 64 * 1024 || file->want_direct)) {
+	if (dir == PEERLANE_READ &&
+	    (nr > 1 || op->bytes > 64 * 1024 || file->want_direct || segs->p2p)) {
 		op->bytes = pl_io_until_end(file, op->bytes, offset);
 		nr = cut_at_end(segs, nr, op->bytes);
 	}
@@ -403,7 +410,7 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 	ssize_t n;
 	int err;
 
-	err = resolve(file->ctx, &op, iov, nr_iov, offset, segs, bufs, &nr);
+	err = resolve(file->ctx, dir, &op, iov, nr_iov, offset, segs, bufs, &nr);
 	if (err)
 		return err;
 	n = resolved(&op, dir, segs, nr, offset, flags);

@@ -10,9 +10,9 @@
 int pl_io_range(size_t bytes, off_t offset);
 /* Checks offset and length and takes a reference to the file (pl_file_put() undoes it). */
 int pl_io_check(struct peerlane_file *file, enum peerlane_op op, size_t bytes, off_t offset);
-/* Fills @seg for memory at @addr; @buf gets a reference if it is registered. */
-int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, struct pl_op *op, const void *addr,
-		  size_t bytes, off_t offset, struct pl_buffer **buf);
+/* Fills @seg for memory at @addr; @buf gets a reference if it is registered, or pinned. */
+int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir, struct pl_op *op,
+		  const void *addr, size_t bytes, off_t offset, struct pl_buffer **buf);
 /* How many of @bytes at @offset lie before the end of the file. */
 size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset);
 /* Records for peerlane_error() why @op failed with @err. */

@@ -4,6 +4,7 @@
 
 #include "cache.h"
 #include "context.h"
+#include "p2p.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -144,6 +145,17 @@ static void choose_unit(struct pl_job *job, const struct shape *s)
 	job->stride = job->unit_bytes;
 }
 
+/* Whole blocks go by p2p, and what is before and behind them is a unit of its own. */
+static size_t cut_ends(const struct pl_job *job, const struct pl_seg *s, size_t at, size_t n)
+{
+	size_t mask = pl_p2p_block(s->op->file, job->op) - 1;
+	size_t start = (size_t)s->offset + at, head = -start & mask;
+
+	if (head)
+		return head < n ? head : n;
+	return n > mask ? n - ((start + n) & mask) : n;
+}
+
 /* Units of a segment: whole if small, else cut where the file offset is a multiple. */
 static unsigned int cut(const struct pl_job *job, uint32_t seg, struct pl_unit *out)
 {
@@ -155,6 +167,8 @@ static unsigned int cut(const struct pl_job *job, uint32_t seg, struct pl_unit *
 		n = job->small ? s->bytes : job->unit_bytes - (((size_t)s->offset + at) & mask);
 		if (n > s->bytes - at)
 			n = s->bytes - at;
+		if (s->p2p)
+			n = cut_ends(job, s, at, n);
 		if (out)
 			out[nr] = (struct pl_unit){ .seg = seg, .bytes = (uint32_t)n, .at = at };
 		nr++;

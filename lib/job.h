@@ -18,6 +18,8 @@
 #include "worker.h"
 
 struct pl_job;
+struct pl_p2p_pin;
+struct pl_p2p_route;
 
 /* One request and its outcome. The fields below the line are guarded by the job's lock. */
 struct pl_op {
@@ -47,7 +49,10 @@ struct pl_op {
 struct pl_seg {
 	struct pl_op *op;
 	char *addr;
-	char *host;  /* where the CPU may reach it; NULL: through a slot */
+	char *host; /* where the CPU may reach it; NULL: through a slot */
+	char *p2p;  /* where drives may reach it, see p2p.h; NULL: nowhere */
+	struct pl_p2p_pin *pin;
+	struct pl_p2p_route *route;
 	void *owner; /* GPU context of the copies */
 	int gpu;     /* ordinal */
 	size_t bytes;
@@ -73,6 +78,7 @@ struct pl_slot {
 	uint8_t run;   /* which run, while COPYING */
 	uint8_t path;  /* enum peerlane_path it took */
 	bool pushed;   /* on the ring of the thread that runs the job */
+	bool p2p;      /* between file and GPU memory, not by the slot */
 	uint32_t got;  /* bytes of the unit that are good */
 	int err;       /* why not all; 0 at the end of the file */
 };
@@ -157,6 +163,7 @@ void pl_party_run(struct pl_job *job, bool owner);
 /* --- fill.c: the file side of one unit --- */
 struct pl_fill {
 	struct peerlane_file *file;
+	unsigned int unit;
 	char *mem;    /* where the unit's first byte is or goes */
 	off_t offset; /* of the unit in the file */
 	size_t bytes;
@@ -164,6 +171,7 @@ struct pl_fill {
 	unsigned int before; /* then it starts this much earlier, */
 	size_t span;	     /* and is this long, to be aligned */
 	enum peerlane_path path;
+	int p2p_err;   /* it failed by p2p and goes another way */
 	bool durable;  /* RWF_DSYNC */
 	bool may_map;  /* a write that may go through a mapping of the file */
 	size_t mapped; /* bytes from the start that did */
@@ -173,6 +181,10 @@ struct pl_fill {
 char *pl_fill_slot(const struct pl_job *job, unsigned int u);
 /* Chooses the way unit @u goes. */
 void pl_fill_plan(struct pl_job *job, unsigned int u, struct pl_fill *fill);
+/* Whether unit @u of a write can go straight from GPU memory. */
+bool pl_fill_may_p2p(const struct pl_job *job, unsigned int u);
+/* A unit that failed with @err by p2p takes another way from now on. */
+void pl_fill_leave_p2p(struct pl_job *job, struct pl_fill *fill, int err);
 /* The same for a unit that was already sent the direct way. */
 void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *fill);
 /* Joins the write of unit @u, planned as @next, to @fill if both go the plain way and touch. */

@@ -211,6 +211,10 @@ static void pushed_done(struct owner *o, const struct pl_ring_done *d)
 
 	pl_fill_plan_direct(job, u, &fill);
 	got = d->result > 0 ? pl_fill_got(&fill, (size_t)d->result) : 0;
+	if (fill.path == PEERLANE_PATH_P2P && got < fill.bytes) {
+		pl_fill_leave_p2p(job, &fill, d->result < 0 ? d->result : -EIO);
+		got = 0;
+	}
 	/* Once given up, the device is not asked again: it would make us wait again. */
 	if (got < fill.bytes && o->gave_up)
 		err = -ETIMEDOUT;
@@ -282,7 +286,7 @@ static void give_up(struct owner *o)
 			job->ready_bytes -= slot->got;
 		}
 		if (slot->state == PL_SLOT_BUSY &&
-		    !(again && slot->pushed && !pl_pipe_seg(job, u)->host))
+		    !(again && slot->pushed && !slot->p2p && !pl_pipe_seg(job, u)->host))
 			continue;
 		if (slot->state == PL_SLOT_BUSY && job->op == PEERLANE_READ)
 			job->busy--;

@@ -103,15 +103,22 @@ static void skip_pointless(struct pl_job *job)
 	}
 }
 
-/* Units of a write whose memory the CPU can read need no copy first. */
+/* Units of a write whose memory the CPU or the drive can read need no copy first. */
 static void admit_mapped(struct pl_job *job)
 {
+	struct pl_slot *slot;
+
 	for (;;) {
 		skip_pointless(job);
-		if (job->next == job->nr_units || !pl_pipe_seg(job, job->next)->host ||
+		if (job->next == job->nr_units ||
 		    pl_pipe_slot(job, job->next)->state != PL_SLOT_FREE)
 			return;
-		pl_pipe_slot(job, job->next++)->state = PL_SLOT_READY;
+		slot = pl_pipe_slot(job, job->next);
+		slot->p2p = pl_fill_may_p2p(job, job->next);
+		if (!slot->p2p && !pl_pipe_seg(job, job->next)->host)
+			return;
+		slot->state = PL_SLOT_READY;
+		job->next++;
 	}
 }
 
@@ -178,7 +185,8 @@ void pl_pipe_filled(struct pl_job *job, unsigned int u, enum peerlane_path path,
 	if (job->op == PEERLANE_READ)
 		job->busy--;
 	job->moved_ns = pl_now_ns();
-	if (job->op == PEERLANE_WRITE || pl_pipe_seg(job, u)->host || !got) {
+	if (job->op == PEERLANE_WRITE || pl_pipe_seg(job, u)->host || path == PEERLANE_PATH_P2P ||
+	    !got) {
 		pl_pipe_finish(job, u, got, err, 0);
 		pl_pipe_moved(job);
 		return;

@@ -284,10 +284,11 @@ const struct pl_command pl_command_check = {
 	.name = "check",
 	.summary = "Say what this machine can do, and which path a file would take.",
 	.args = "[options] [FILE]",
-	.detail = "Lists the GPUs, drivers, kernel modules and settings that decide how data can "
-		  "move. For FILE, also its file system and drives, the path a read and a write "
-		  "would take, and for each better path why it is not taken and how to change "
-		  "that. For a directory the answer is that of a new file in it. No data is moved.",
+	.detail =
+		"Lists the GPUs, drivers, kernel modules and settings that decide how data can "
+		"move. For FILE, also its file system and drives, the path a read and a write "
+		"would take, and for each better path why it is not taken and how to change "
+		"that. For a directory the answer is that of a new file in it. No data is written.",
 	.exits = "0  a GPU works, and no better path could be had\n"
 		 "1  it works, but a better path is possible, or the GPU is simulated\n"
 		 "2  it cannot work, FILE cannot be opened, or the options are wrong",

@@ -38,6 +38,7 @@ struct peerlane_batch;
 #define PEERLANE_SAVE_CPU 0x10u	  /* pin the page cache in place where possible, even if slower */
 #define PEERLANE_NO_KERNELS 0x20u /* never launch GPU kernels of our own for small copies */
 #define PEERLANE_NO_AHEAD 0x80u	  /* never read a cold file ahead of a sequence of reads */
+#define PEERLANE_NO_P2P 0x100u	  /* no transfers between drive and GPU by the kernel module */
 #define PEERLANE_NO_MAPPED_WRITE 0x40u /* never write a file through a mapping of it */
 
 /**
@@ -114,7 +115,7 @@ void peerlane_close(struct peerlane *ctx);
  * peerlane_backend() - name of the GPU back end in use
  * @ctx: context
  *
- * Return: "cuda" or "sim"; never NULL.
+ * Return: "cuda", "sim" or "simgpu" (the test GPU of the VM lab); never NULL.
  */
 const char *peerlane_backend(const struct peerlane *ctx);
 
@@ -568,7 +569,8 @@ struct peerlane_explanation {
  * @offset: position in the file
  * @out: @size set by the caller, the rest filled
  *
- * Moves no data.
+ * Touches no memory of the caller. Where the path p2p would be new to a drive and a GPU, a little of the
+ * file is read to test them.
  *
  * Return: 0; or the code such a read or write would give.
  */

@@ -35,6 +35,7 @@ enum {
 	CU_PTR_MEMORY_TYPE = 2,
 	CU_PTR_DEVICE_POINTER = 3,
 	CU_PTR_HOST_POINTER = 4,
+	CU_PTR_SYNC_MEMOPS = 6,
 	CU_PTR_IS_MANAGED = 8,
 	CU_PTR_DEVICE_ORDINAL = 9,
 	CU_PTR_RANGE_START = 11,
@@ -92,6 +93,7 @@ int cuCtxSynchronize(void);
 int cuCtxGetStreamPriorityRange(int *lowest, int *highest);
 
 int cuPointerGetAttributes(unsigned int nr, const int *what, void **where, uint64_t addr);
+int cuPointerSetAttribute(const void *value, int what, uint64_t addr);
 int cuMemAlloc_v2(uint64_t *addr, size_t bytes);
 int cuMemFree_v2(uint64_t addr);
 int cuMemAllocManaged(uint64_t *addr, size_t bytes, unsigned int flags);

@@ -44,6 +44,7 @@ struct fake_range {
 	int dev;
 	unsigned int flags;
 	bool usable;	/* false until cuMemSetAccess() */
+	bool sync;	/* set by cuPointerSetAttribute() */
 	void *physical; /* of FAKE_MAPPED */
 };
 

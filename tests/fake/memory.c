@@ -394,6 +394,9 @@ static int attribute(const struct fake_range *r, uint64_t addr, int what, void *
 	case CU_PTR_HOST_POINTER:
 		*(void **)where = host || managed ? (void *)(uintptr_t)addr : NULL;
 		return CU_OK;
+	case CU_PTR_SYNC_MEMOPS:
+		*(unsigned int *)where = r && r->sync;
+		return CU_OK;
 	case CU_PTR_IS_MANAGED:
 		/* A boolean, one byte: finds the caller who did not clear a larger variable. */
 		*(unsigned char *)where = managed;
@@ -413,6 +416,20 @@ static int attribute(const struct fake_range *r, uint64_t addr, int what, void *
 	default:
 		return CU_INVALID_VALUE;
 	}
+}
+
+int cuPointerSetAttribute(const void *value, int what, uint64_t addr)
+{
+	struct fake_range *r;
+	int result = fake_begin(__func__, NULL);
+
+	if (result)
+		return result;
+	r = fake_range_find(addr);
+	if (!r || what != CU_PTR_SYNC_MEMOPS)
+		return fake_end(CU_INVALID_VALUE);
+	r->sync = *(const unsigned int *)value;
+	return fake_end(CU_OK);
 }
 
 int cuPointerGetAttributes(unsigned int nr, const int *what, void **where, uint64_t addr)

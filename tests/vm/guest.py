@@ -10,17 +10,37 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 # What the tests need of the kernel's own modules.
-MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0")
+MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
 
 
-def build_program(lab):
-    """The guest's test program: one static file."""
-    os.makedirs(lab.build, exist_ok=True)
-    sources = sorted(glob.glob(os.path.join(HERE, "guest/*.c")))
+def build_libraries():
+    """The library, and what the tool needs beside it, from the tree's own build."""
+    names = ("lib/libpeerlane.a", "cufile/libcufile_config.a")
+    build = os.environ.get("PEERLANE_BUILD") or os.path.join(TOP, "build")
+    if not os.path.exists(os.path.join(build, "build.ninja")):
+        subprocess.run([os.path.join(TOP, "scripts/configure"), build], check=True, cwd=TOP,
+                       stdout=subprocess.DEVNULL)
+    subprocess.run(["ninja", "-C", build, *names], check=True, cwd=TOP,
+                   stdout=subprocess.DEVNULL)
+    return [os.path.join(TOP, build, name) for name in names]
+
+
+def link(target, sources, libraries, *options):
+    """A static program."""
     subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static",
-                    "-D_GNU_SOURCE", "-I", os.path.join(TOP, "include"), "-o",
-                    os.path.join(lab.build, "vmtest"), *sources, "-luring", "-lpthread"],
+                    "-D_GNU_SOURCE", "-Wl,--no-warnings", "-I", os.path.join(TOP, "include"),
+                    *options, "-o", target, *sources, *libraries, "-luring", "-lpthread"],
                    check=True)
+
+
+def build_programs(lab):
+    """What runs in the guest: the tests, and the tool."""
+    os.makedirs(lab.build, exist_ok=True)
+    library, config = build_libraries()
+    link(os.path.join(lab.build, "vmtest"), sorted(glob.glob(os.path.join(HERE, "guest/*.c"))),
+         [library])
+    link(os.path.join(lab.build, "peerlane"), sorted(glob.glob(os.path.join(TOP, "tools/*.c"))),
+         [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
 
 
 def module_files(kernel):
@@ -61,7 +81,8 @@ def make_initramfs(lab, kernel):
     os.makedirs(os.path.join(root, "bin"))
     os.makedirs(os.path.join(root, "m"))
     shutil.copy(busybox(lab), os.path.join(root, "bin/busybox"))
-    shutil.copy(os.path.join(lab.build, "vmtest"), os.path.join(root, "bin/vmtest"))
+    for name in ("vmtest", "peerlane"):
+        shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)
     names = [copy_module(path, os.path.join(root, "m")) for path in module_files(kernel)]

@@ -18,8 +18,9 @@ MARKS = 64 * MIB // 512
 
 
 class Images:
-    def __init__(self, work, raid):
-        self.raid = [os.path.join(work, f"raid{n}.img") for n in range(2)] if raid else []
+    def __init__(self, work, layout):
+        self.raid = [os.path.join(work, f"raid{n}.img") for n in range(2)] \
+            if layout.raid else []
         self.bar = os.path.join(work, "bar.img")
         self.bar_bytes = BAR_BYTES
         self.raw = os.path.join(work, "raw0.img")
@@ -38,6 +39,9 @@ class Images:
                        ("fs0", f"file={self.fs},format=raw"), ("slow0", slow), ("bad0", bad)]
         self.drives += [(f"raid{n}", f"file={path},format=raw")
                         for n, path in enumerate(self.raid)]
+        self.xfs = os.path.join(work, "xfs0.img") if layout.xfs else None
+        if self.xfs:
+            self.drives += [("xfs0", f"file={self.xfs},format=raw")]
 
 
 def fill(path, size, data_bytes, seed):
@@ -48,8 +52,16 @@ def fill(path, size, data_bytes, seed):
             f.write(rng.randbytes(MIB))
 
 
-def make_images(work, raid):
-    images = Images(work, raid)
+def make_xfs(path):
+    with open(path, "wb") as f:
+        f.truncate(320 * MIB)
+    subprocess.run(["mkfs.xfs", "-q", "-f", path], check=True, stdout=subprocess.DEVNULL)
+
+
+def make_images(work, layout):
+    images = Images(work, layout)
+    if images.xfs:
+        make_xfs(images.xfs)
     for number, path in enumerate(images.raid):
         fill(path, 16 * MIB, 16 * MIB, 5 + number)
     fill(images.raw, RAW_BYTES, SOURCE_BYTES, 1)
@@ -71,8 +83,9 @@ def make_images(work, raid):
 
 
 def remove(images):
-    for path in (images.bar, images.raw, images.fs, images.slow, images.bad, images.source, *images.raid):
-        if os.path.exists(path):
+    for path in (images.bar, images.raw, images.fs, images.slow, images.bad, images.source, images.xfs,
+                 *images.raid):
+        if path and os.path.exists(path):
             os.remove(path)
 
 

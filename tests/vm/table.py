@@ -7,7 +7,7 @@ import shutil
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 TOOLS = ("qemu-system-x86_64", "cpio", "xz", "dpkg-deb", "depmod", "modprobe", "mkfs.ext4",
-         "debugfs", "gcc", "make")
+         "mkfs.xfs", "debugfs", "gcc", "make", "ninja")
 
 
 def why_not():
@@ -46,6 +46,7 @@ class Layout:
         self.switch = "switch" in options
         self.iommu = "iommu" in options
         self.raid = "raid" in options
+        self.xfs = "xfs" in options
         values = dict(option.split("=", 1) for option in options if "=" in option)
         self.cpu = values.get("cpu", "qemu64")
         self.append = values.get("append", "")

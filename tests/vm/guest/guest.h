@@ -100,6 +100,8 @@ void memory_close(struct memory *memory);
 
 /* The block device with a serial number; -1 if there is none. */
 int drive_open(const char *serial, int flags);
+/* A striped array of two drives; its descriptor. Once in a boot. */
+int array_start(void);
 void *host_alloc(size_t bytes);
 void fill(void *to, size_t bytes, uint64_t seed);
 void sleep_ms(unsigned int ms);
@@ -151,5 +153,15 @@ int test_provider_faults(void);
 int test_unbind_in_flight(void);
 int test_unload_refused(void);
 int test_fuzz(void);
+int test_engine_ext4(void);
+int test_engine_xfs(void);
+int test_engine_batch(void);
+int test_engine_holes(void);
+int test_engine_freed(void);
+int test_engine_fallback(void);
+int test_engine_refused(void);
+int test_engine_tool(void);
+int test_engine_raid(void);
+int test_engine_permission(void);
 
 #endif

@@ -44,6 +44,16 @@ static const struct test tests[] = {
 	{ "unbind_in_flight", test_unbind_in_flight },
 	{ "unload_refused", test_unload_refused },
 	{ "fuzz", test_fuzz },
+	{ "engine_ext4", test_engine_ext4 },
+	{ "engine_xfs", test_engine_xfs },
+	{ "engine_batch", test_engine_batch },
+	{ "engine_holes", test_engine_holes },
+	{ "engine_freed", test_engine_freed },
+	{ "engine_fallback", test_engine_fallback },
+	{ "engine_refused", test_engine_refused },
+	{ "engine_tool", test_engine_tool },
+	{ "engine_raid", test_engine_raid },
+	{ "engine_permission", test_engine_permission },
 };
 
 static int mark(long number)

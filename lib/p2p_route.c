@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+/* Whether a drive may write a GPU's memory: what the module says, and a test. */
+#include "p2p.h"
+
+#include "context.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define MAX_ROUTES 256
+/* Stacked devices on stacked devices. */
+#define MAX_DEPTH 4
+/* Transfers that may fail where the other way works. */
+#define MAX_MISLED 8
+/* Places of a file where the test looks for data. */
+#define TEST_PLACES 8
+
+static void refuse(struct pl_p2p_route *r, const char *why, const char *fix)
+{
+	r->verdict = PEERLANE_ROUTE_NO;
+	pl_text(r->why, sizeof(r->why), "%s", why);
+	pl_text(r->fix, sizeof(r->fix), "%s", fix);
+}
+
+static void refuse_reason(struct pl_p2p_route *r, unsigned int reason)
+{
+	switch (reason) {
+	case PEERLANE_REASON_NO_DEVICE:
+		refuse(r, "the file system is not on a single block device",
+		       "use ext4 or xfs on a local drive");
+		break;
+	case PEERLANE_REASON_NOT_PCI:
+		refuse(r, "the drive is not a PCI device", "use an NVMe drive in this machine");
+		break;
+	case PEERLANE_REASON_TOPOLOGY:
+		refuse(r,
+		       "the kernel does not allow transfers between this drive and GPU: no common "
+		       "PCIe switch, or ACS redirects them",
+		       "put both below one switch, switch ACS off there, or load peerlane with "
+		       "pages=generic");
+		break;
+	case PEERLANE_REASON_QUEUE:
+		refuse(r, "the drive's driver does not take peer-to-peer pages",
+		       "load peerlane with pages=generic");
+		break;
+	case PEERLANE_REASON_SWIOTLB:
+		refuse(r, "the kernel bounces all transfers of the drive (swiotlb=force)",
+		       "remove swiotlb=force from the kernel's command line");
+		break;
+	case PEERLANE_REASON_DMA_MASK:
+		refuse(r, "the drive cannot address the GPU's memory: it is bounced",
+		       "let the firmware place the BAR lower, or switch the IOMMU on");
+		break;
+	case PEERLANE_REASON_REVOKED:
+		refuse(r, "the GPU memory was freed", "");
+		r->revoked = true;
+		break;
+	default:
+		refuse(r, "the module gives a reason that this library does not know",
+		       "update libpeerlane");
+		break;
+	}
+}
+
+static void ask(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t handle, int fd,
+		unsigned int depth);
+
+/* Every member of a stacked device must be able to. */
+static void ask_members(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t handle, dev_t dev,
+			unsigned int depth)
+{
+	char path[300];
+	struct dirent *entry;
+	unsigned int nr = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/slaves", major(dev), minor(dev));
+	dir = opendir(path);
+	if (!dir) {
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../slaves", major(dev),
+			 minor(dev));
+		dir = opendir(path);
+	}
+	while (dir && depth && r->verdict != PEERLANE_ROUTE_NO && (entry = readdir(dir))) {
+		int fd;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		nr++;
+		if (fd < 0) {
+			pl_text(path, sizeof(path), "a member of the stacked device, %s: %s",
+				entry->d_name, strerrordesc_np(errno));
+			refuse(r, path, "allow this user to open it for reading (group disk)");
+			break;
+		}
+		ask(p, r, handle, fd, depth - 1);
+		close(fd);
+	}
+	if (dir)
+		closedir(dir);
+	if (!nr)
+		refuse(r, "a block device without drives that could be asked (loop, multipath)",
+		       "use the file system of a drive, md or dm");
+}
+
+/* Lowers the verdict of @r to that of the device below @fd. */
+static void ask(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t handle, int fd,
+		unsigned int depth)
+{
+	struct peerlane_route call = { .handle = handle, .fd = fd };
+
+	if (ioctl(p->fd, PEERLANE_IOC_ROUTE, &call))
+		refuse(r, strerrordesc_np(errno), "");
+	else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_VIRTUAL)
+		ask_members(p, r, handle, makedev(call.device_major, call.device_minor), depth);
+	else if (call.verdict == PEERLANE_ROUTE_NO)
+		refuse_reason(r, call.reason);
+	else if (call.verdict < r->verdict)
+		r->verdict = call.verdict;
+}
+
+/* --- the test --- */
+
+struct test {
+	struct pl_gpu *gpu;
+	const struct peerlane_file *file;
+	struct pl_p2p_pin pin;
+	void *memory;
+	char *before, *after, *seen;
+	size_t bytes;
+};
+
+static bool all_zero(const char *data, size_t bytes)
+{
+	return !data[0] && !memcmp(data, data + 1, bytes - 1);
+}
+
+static bool read_at(const struct test *t, void *to, off_t offset)
+{
+	return pread(t->file->fd_direct, to, t->bytes, offset) == (ssize_t)t->bytes;
+}
+
+/* 1: the drive wrote what the file holds, 0: something else, -1: this place tells nothing. */
+static int try_place(const struct test *t, off_t offset)
+{
+	const struct pl_gpu_ops *ops = t->gpu->ops;
+	char *to = t->pin.map + t->pin.skip;
+	bool came;
+
+	/* A hole is filled by the CPU. */
+	if (!read_at(t, t->before, offset) || all_zero(t->before, t->bytes))
+		return -1;
+	for (size_t i = 0; i < t->bytes; i++)
+		t->seen[i] = (char)~t->before[i];
+	if (ops->copy_sync(t->gpu, t->memory, t->seen, t->bytes))
+		return -1;
+	came = read_at(t, to, offset);
+	if (!read_at(t, t->after, offset) || memcmp(t->before, t->after, t->bytes) != 0)
+		return -1;
+	if (!came || ops->copy_sync(t->gpu, t->seen, t->memory, t->bytes))
+		return 0;
+	return !memcmp(t->seen, t->before, t->bytes);
+}
+
+static int try_places(const struct test *t, int64_t size)
+{
+	size_t step = (size_t)size / TEST_PLACES & ~(size_t)(PL_P2P_TEST_BYTES - 1);
+	int result = -1;
+
+	for (unsigned int i = 0; i < TEST_PLACES && result < 0 && (!i || step); i++)
+		result = try_place(t, (off_t)(i * step));
+	return result;
+}
+
+/* With memory of its own: a drive that writes elsewhere must not spoil the caller's. */
+static int run_test(struct peerlane *ctx, struct test *t, int ordinal, int64_t size)
+{
+	struct pl_p2p *p = &ctx->p2p;
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+	int result = -1;
+	char *host;
+
+	t->gpu = ctx->gpu;
+	host = aligned_alloc(4096, 3ul * PL_P2P_TEST_BYTES);
+	if (!host)
+		return -1;
+	t->before = host;
+	t->after = host + PL_P2P_TEST_BYTES;
+	t->seen = host + 2ul * PL_P2P_TEST_BYTES;
+	if (ops->alloc(ctx->gpu, ordinal, PL_P2P_TEST_BYTES, &t->memory))
+		goto out_free;
+	t->pin.addr = (uintptr_t)t->memory;
+	t->pin.bytes = PL_P2P_TEST_BYTES;
+	if (!pl_p2p_pin_make(p, &t->pin, 0)) {
+		result = try_places(t, size);
+		pl_p2p_pin_undo(p, &t->pin);
+	}
+	ops->free(ctx->gpu, t->memory);
+out_free:
+	free(host);
+	return result;
+}
+
+static void test(struct peerlane *ctx, struct pl_p2p_route *r, const struct peerlane_file *file,
+		 int gpu)
+{
+	struct test t = { .file = file };
+	int64_t size = pl_file_size(file);
+	int result = -1;
+
+	t.bytes = PL_P2P_TEST_BYTES;
+	if (size > 0 && size < PL_P2P_TEST_BYTES)
+		t.bytes = (size_t)size & ~(size_t)(file->align - 1);
+	if (file->readable && size > 0 && t.bytes)
+		result = run_test(ctx, &t, gpu, size);
+	if (result == 0)
+		refuse(r, "the test failed: the drive did not write the GPU's memory as it should",
+		       "see dmesg; the PCIe topology may not carry such transfers");
+	else if (result > 0)
+		r->tested = true;
+	pl_log(ctx, result ? 2 : 0, "p2p: test of drive %u:%u and GPU %x: %s", major(r->dev),
+	       minor(r->dev), r->gpu_pci,
+	       result > 0   ? "passed"
+	       : result < 0 ? "not possible with this file"
+			    : "failed");
+}
+
+/* --- the table --- */
+
+bool pl_p2p_route_open(const struct pl_p2p_route *r)
+{
+	return r->verdict == PEERLANE_ROUTE_YES || (r->verdict == PEERLANE_ROUTE_TEST && r->tested);
+}
+
+struct pl_p2p_route *pl_p2p_route_get(struct peerlane *ctx, const struct peerlane_file *file,
+				      struct pl_p2p_pin *pin, int gpu)
+{
+	struct pl_p2p *p = &ctx->p2p;
+	struct pl_p2p_route *r = p->routes;
+
+	while (r && (r->gpu_pci != pin->gpu_pci || r->dev != file->dev))
+		r = r->next;
+	if (!r) {
+		r = p->nr_routes < MAX_ROUTES ? calloc(1, sizeof(*r)) : NULL;
+		if (!r)
+			return NULL;
+		r->gpu_pci = pin->gpu_pci;
+		r->dev = file->dev;
+		r->verdict = PEERLANE_ROUTE_YES;
+		ask(p, r, pin->handle, file->fd >= 0 ? file->fd : file->fd_direct, MAX_DEPTH);
+		if (r->revoked) {
+			__atomic_store_n(&pin->dead, true, __ATOMIC_RELEASE);
+			free(r);
+			return NULL;
+		}
+		r->next = p->routes;
+		p->routes = r;
+		p->nr_routes++;
+	}
+	if (r->verdict != PEERLANE_ROUTE_NO && !r->tested) {
+		pl_text(r->why, sizeof(r->why),
+			"this drive and GPU are not tested yet: that needs a file that can be "
+			"read and holds data");
+		r->fix[0] = '\0';
+		test(ctx, r, file, gpu);
+	}
+	return r;
+}
+
+void pl_p2p_misled(struct peerlane *ctx, const struct pl_seg *seg, int err)
+{
+	char why[160];
+
+	if (__atomic_add_fetch(&seg->route->misled, 1, __ATOMIC_ACQ_REL) != MAX_MISLED)
+		return;
+	pthread_mutex_lock(&ctx->p2p.lock);
+	pl_text(why, sizeof(why), "transfers failed (%s) that worked through host memory",
+		strerrordesc_np(-err));
+	refuse(seg->route, why, "see dmesg");
+	pthread_mutex_unlock(&ctx->p2p.lock);
+	pl_log(ctx, 0, "p2p: %s: not used any more", why);
+}
