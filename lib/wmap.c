@@ -213,7 +213,7 @@ bool pl_wmap_fits(struct peerlane_file *f, off_t offset, size_t bytes)
 	look(f, offset, end, &absent, &clean);
 	if (absent > (int64_t)bytes / 64)
 		return false;
-	if (end > (offset & -WINDOW) + WINDOW)
+	if (end - (offset & -WINDOW) > WINDOW)
 		end = (offset & -WINDOW) + WINDOW;
 	if (end > offset + READY)
 		end = offset + READY;
@@ -252,7 +252,7 @@ size_t pl_wmap_write(struct peerlane_file *f, const void *mem, size_t bytes, off
 		       __atomic_load_n(&f->wmaps.times_refused, __ATOMIC_RELAXED)))
 		return 0;
 	/* What lies past the end of a window is left to the caller: that is rare. */
-	if (end > (offset & -WINDOW) + WINDOW)
+	if (end - (offset & -WINDOW) > WINDOW)
 		end = (offset & -WINDOW) + WINDOW;
 	if (!inside(f, end, &size))
 		return 0;
