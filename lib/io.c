@@ -383,7 +383,7 @@ static ssize_t resolved(struct pl_op *op, enum peerlane_op dir, struct pl_seg *s
 	/* A request of one unit meets the end by itself; but O_DIRECT into the caller's own memory
 	 * would write a whole block there. */
 	if (dir == PEERLANE_READ &&
-	    (nr > 1 || op->bytes > 64 * 1024 || file->want_direct || segs->p2p)) {
+	    (nr > 1 || op->bytes > 64 * 1024 || file->want_direct || (nr && segs->p2p))) {
 		op->bytes = pl_io_until_end(file, op->bytes, offset);
 		nr = cut_at_end(segs, nr, op->bytes);
 	}
