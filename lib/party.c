@@ -42,8 +42,7 @@ static void note_touch(struct pl_job *job, struct pl_touch *touch, const struct 
 	if (touch->file && touch->file != fill->file && job->nr_ops > 1)
 		pl_wmap_touch(touch);
 	*touch = (struct pl_touch){ .file = fill->file,
-				    .at = fill->offset + (off_t)fill->mapped - 1,
-				    .byte = fill->mem[fill->mapped - 1] };
+				    .at = fill->offset + (off_t)fill->mapped - 1 };
 }
 
 /* The file side of the units in @list, planned in @fills, one after the other, without the lock;

@@ -68,6 +68,9 @@ struct request {
 	struct request *next;
 };
 
+static void serve(struct pl_task *task);
+static void drop_served(struct pl_task *task);
+
 /* A word nobody has yet; streams_lock held. Lines of a chunk go to the streams after its owner. */
 static int new_word(struct peerlane *ctx, struct pl_stream *s)
 {
@@ -107,6 +110,8 @@ static int new_stream(struct peerlane *ctx, const uintptr_t key[2], struct pl_st
 	memcpy(s->key, key, sizeof(s->key));
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->list_lock, NULL);
+	s->task.run = serve;
+	s->task.drop = drop_served;
 	s->last = &s->first;
 	s->ctx = ctx;
 	s->next = ctx->streams;
@@ -427,8 +432,6 @@ static int enqueue_served(struct peerlane *ctx, struct pl_stream *s, struct requ
 	if (err)
 		return refused(ctx, err, "the stream refused");
 	s->number = s->served = r->number;
-	s->task.run = serve;
-	s->task.drop = drop_served;
 	if (list_push(s, r) && pl_task_post(&ctx->stream_workers, &s->task))
 		drop_served(&s->task);
 	return 0;

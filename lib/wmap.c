@@ -276,6 +276,7 @@ void pl_wmap_touch(const struct pl_touch *t)
 {
 	const struct timespec now[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
 	bool *refused = &t->file->wmaps.times_refused;
+	char byte;
 	ssize_t n;
 
 	if (!__atomic_load_n(refused, __ATOMIC_RELAXED)) {
@@ -284,7 +285,10 @@ void pl_wmap_touch(const struct pl_touch *t)
 		/* Only the owner may. Who may write can still write a byte. */
 		__atomic_store_n(refused, true, __ATOMIC_RELAXED);
 	}
+	/* From the file: the memory it came from is not ours to look at, and may be gone. */
+	if (pread(t->file->fd, &byte, 1, t->at) != 1)
+		return;
 	do {
-		n = pwrite(t->file->fd, &t->byte, 1, t->at);
+		n = pwrite(t->file->fd, &byte, 1, t->at);
 	} while (n < 0 && errno == EINTR);
 }

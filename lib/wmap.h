@@ -31,7 +31,6 @@ struct pl_wmaps {
 struct pl_touch {
 	struct peerlane_file *file;
 	off_t at;
-	char byte;
 };
 
 void pl_wmaps_init(struct pl_wmaps *maps);
