@@ -28,7 +28,6 @@
 #define MIN_RUN 2
 /* Clocks of file systems tick every 1 to 10 ms; some keep whole seconds only, and are left out. */
 #define QUIET_NS 50000000ll
-#define XFS_MAGIC 0x58465342
 
 void pl_ahead_init(struct pl_ahead *a)
 {
@@ -40,7 +39,7 @@ void pl_ahead_init(struct pl_ahead *a)
 /* File systems of this machine alone, with fine times that every write moves. */
 static bool fs_fits(const struct peerlane_file *f)
 {
-	return f->magic == EXT4_SUPER_MAGIC || f->magic == XFS_MAGIC ||
+	return f->magic == EXT4_SUPER_MAGIC || f->magic == PL_XFS_MAGIC ||
 	       f->magic == BTRFS_SUPER_MAGIC;
 }
 
@@ -96,7 +95,7 @@ static void drop_all(struct peerlane *ctx, struct pl_ahead *a)
 /* Waits, within the time-out, for the piece's data. */
 static bool arrived(struct peerlane *ctx, const struct pl_ahead_piece *p)
 {
-	uint64_t deadline = pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
+	uint64_t deadline = pl_deadline_ns(ctx);
 	struct pl_ring_done done;
 	int n;
 
@@ -203,7 +202,7 @@ static unsigned int claim(struct peerlane *ctx, struct pl_ahead *a, const struct
 /* Waits until the copy out of @lane has ended. */
 static int copied(struct peerlane *ctx, struct pl_lane *lane, struct pl_mark *mark)
 {
-	uint64_t deadline = pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
+	uint64_t deadline = pl_deadline_ns(ctx);
 	int done;
 
 	while (!(done = ctx->gpu->ops->mark_done(ctx->gpu, mark))) {

@@ -331,7 +331,7 @@ int peerlane_buffer_release(struct peerlane *ctx, void *addr)
 
 	if (err)
 		return err;
-	deadline = pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
+	deadline = pl_deadline_ns(ctx);
 	while ((err = remove_idle(&ctx->buffers, (uintptr_t)addr, &buf)) == -EBUSY) {
 		if (pl_now_ns() > deadline)
 			return pl_fail(-EBUSY, "I/O on the buffer at %p did not end in time", addr);

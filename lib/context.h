@@ -66,4 +66,10 @@ static inline struct peerlane_stats *pl_ctx_stats(struct peerlane *ctx)
 
 uint64_t pl_now_ns(void);
 
+/* When a wait that begins now has taken too long. */
+static inline uint64_t pl_deadline_ns(const struct peerlane *ctx)
+{
+	return pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
+}
+
 #endif

@@ -22,8 +22,7 @@
 #ifndef STATX_DIOALIGN
 #define STATX_DIOALIGN 0x2000U
 #endif
-#ifndef XFS_SUPER_MAGIC
-#define XFS_SUPER_MAGIC 0x58465342
+#ifndef PL_XFS_MAGIC
 #endif
 #ifndef FUSE_SUPER_MAGIC
 #define FUSE_SUPER_MAGIC 0x65735546
@@ -45,7 +44,7 @@ static const struct {
 	const char *name;
 } fs_names[] = {
 	{ EXT4_SUPER_MAGIC, "ext4" },
-	{ XFS_SUPER_MAGIC, "xfs" },
+	{ PL_XFS_MAGIC, "xfs" },
 	{ BTRFS_SUPER_MAGIC, "btrfs" },
 	{ TMPFS_MAGIC, "tmpfs" },
 	{ OVERLAYFS_SUPER_MAGIC, "overlay" },
@@ -398,7 +397,7 @@ int peerlane_file_close(struct peerlane_file *f)
 	if (!__atomic_compare_exchange_n(&f->state, &open_state, PL_FILE_CLOSING, false,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		return pl_fail(-EBADF, "the file was closed already");
-	deadline = pl_now_ns() + f->ctx->opt.timeout_ms * 1000000ull;
+	deadline = pl_deadline_ns(f->ctx);
 	while (__atomic_load_n(&f->users, __ATOMIC_SEQ_CST)) {
 		if (pl_now_ns() > deadline) {
 			__atomic_store_n(&f->state, PL_FILE_OPEN, __ATOMIC_SEQ_CST);

@@ -12,6 +12,9 @@
 #include <peerlane/peerlane.h>
 #include <stdbool.h>
 
+/* linux/magic.h does not have it everywhere. */
+#define PL_XFS_MAGIC 0x58465342ul
+
 enum pl_file_state {
 	PL_FILE_OPEN,
 	PL_FILE_CLOSING, /* no new I/O; waits for users */

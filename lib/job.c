@@ -30,11 +30,6 @@
 /* Without a lane a slot is only a number; this many units may be under way. */
 #define BARE_SLOTS 256u
 
-static size_t power_of_two_below(size_t v)
-{
-	return 1ul << (63 - __builtin_clzl(v));
-}
-
 /* Bytes of all segments, the longest, and whether any needs a slot. */
 struct shape {
 	size_t total, longest;
@@ -141,7 +136,7 @@ static void choose_unit(struct pl_job *job, const struct shape *s)
 	}
 	if (want < MIN_UNIT)
 		want = MIN_UNIT;
-	job->unit_bytes = power_of_two_below(want < most ? want : most);
+	job->unit_bytes = pl_power_of_two_below(want < most ? want : most);
 	job->stride = job->unit_bytes;
 }
 

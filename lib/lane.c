@@ -14,11 +14,6 @@
 #define BIG_BYTES (32 * MIB)
 #define SMALL_BYTES (1 * MIB)
 
-static size_t power_of_two_below(size_t v)
-{
-	return 1ul << (63 - __builtin_clzl(v));
-}
-
 int pl_pool_init(struct pl_pool *pool, size_t pool_bytes, size_t slot_bytes)
 {
 	pthread_condattr_t attr;
@@ -27,10 +22,10 @@ int pl_pool_init(struct pl_pool *pool, size_t pool_bytes, size_t slot_bytes)
 	memset(pool, 0, sizeof(*pool));
 	/* A quarter of the pool in small lanes for many small requests, the rest in big ones. */
 	small = pool_bytes / 4 / 16;
-	small = power_of_two_below(small < 128 * 1024 ? 128 * 1024 : small);
+	small = pl_power_of_two_below(small < 128 * 1024 ? 128 * 1024 : small);
 	pool->lane_bytes[0] = small < SMALL_BYTES ? small : SMALL_BYTES;
 	pool->max[0] = (unsigned int)(pool_bytes / 4 / pool->lane_bytes[0]);
-	big = power_of_two_below(pool_bytes / 2);
+	big = pl_power_of_two_below(pool_bytes / 2);
 	big = big < BIG_BYTES ? big : BIG_BYTES;
 	pool->lane_bytes[1] = big;
 	pool->max[1] = (unsigned int)((pool_bytes - pool->max[0] * pool->lane_bytes[0]) / big);

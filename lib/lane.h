@@ -20,6 +20,12 @@ struct pl_ring;
 /* Requests of streams at work at a time, beside those who help them. */
 #define PL_STREAM_THREADS 8u
 
+/* The largest power of two that is not above @v, which is not 0. */
+static inline size_t pl_power_of_two_below(size_t v)
+{
+	return 1ul << (63 - __builtin_clzl(v));
+}
+
 struct pl_lane_queue {
 	struct pl_lane_queue *next;
 	void *owner;

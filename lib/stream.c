@@ -577,7 +577,7 @@ static bool all_done(struct peerlane *ctx)
 bool pl_streams_fini(struct peerlane *ctx)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };
-	uint64_t deadline = pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
+	uint64_t deadline = pl_deadline_ns(ctx);
 	struct pl_stream *s;
 
 	while (!all_done(ctx)) {

@@ -82,7 +82,7 @@ static int retire(struct reader *r)
 	const struct timespec nap = { .tv_nsec = 20000 };
 	struct peerlane *ctx = r->ctx;
 	struct window *w = &r->windows[r->oldest];
-	uint64_t deadline = pl_now_ns() + ctx->opt.timeout_ms * 1000000ull;
+	uint64_t deadline = pl_deadline_ns(ctx);
 	int done;
 
 	while (!(done = ctx->gpu->ops->mark_done(ctx->gpu, r->queue->marks[r->oldest]))) {

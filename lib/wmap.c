@@ -71,7 +71,7 @@ bool pl_wmap_possible(int fd, unsigned long magic)
 	int seals;
 
 	/* File systems whose pages are ordinary page cache, shared with write(2). */
-	if (magic != EXT4_SUPER_MAGIC && magic != 0x58465342 && magic != BTRFS_SUPER_MAGIC &&
+	if (magic != EXT4_SUPER_MAGIC && magic != PL_XFS_MAGIC && magic != BTRFS_SUPER_MAGIC &&
 	    magic != TMPFS_MAGIC)
 		return false;
 	/* A memfd that may still be sealed could not be while it is mapped. */

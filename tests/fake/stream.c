@@ -371,20 +371,29 @@ static int run_wait_value(struct fake_op *op, bool live)
 	return CU_OK;
 }
 
-int cuStreamWaitValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned int flags)
+/* Queues an operation on a word of memory, called by @name. */
+static int queue_value(const char *name, void *stream, struct fake_op op, unsigned int flags)
 {
-	struct fake_op op = { .run = run_wait_value, .dst = addr, .bytes = 4, .value = value };
 	struct fake_context *ctx;
 	struct fake_stream *s;
-	int result = fake_begin(__func__, &ctx);
+	int result = fake_begin(name, &ctx);
 
 	if (result)
 		return result;
 	s = fake_stream_find(stream, ctx);
-	/* Only "greater or equal" is here. */
-	if (flags || addr % sizeof(value) || !fake_range_covers(addr, sizeof(value)))
+	if (flags || op.dst % sizeof(op.value) || !fake_range_covers(op.dst, sizeof(op.value)))
 		return fake_end(CU_INVALID_VALUE);
 	return fake_end(s ? fake_queue(s, &op, NULL) : CU_INVALID_HANDLE);
+}
+
+/* Of the comparisons only "greater or equal" is here. */
+int cuStreamWaitValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned int flags)
+{
+	const struct fake_op op = {
+		.run = run_wait_value, .dst = addr, .bytes = 4, .value = value
+	};
+
+	return queue_value(__func__, stream, op, flags);
 }
 
 static int run_write_value(struct fake_op *op, bool live)
@@ -400,15 +409,9 @@ static int run_write_value(struct fake_op *op, bool live)
 
 int cuStreamWriteValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned int flags)
 {
-	struct fake_op op = { .run = run_write_value, .dst = addr, .bytes = 4, .value = value };
-	struct fake_context *ctx;
-	struct fake_stream *s;
-	int result = fake_begin(__func__, &ctx);
+	const struct fake_op op = {
+		.run = run_write_value, .dst = addr, .bytes = 4, .value = value
+	};
 
-	if (result)
-		return result;
-	s = fake_stream_find(stream, ctx);
-	if (flags || addr % sizeof(value) || !fake_range_covers(addr, sizeof(value)))
-		return fake_end(CU_INVALID_VALUE);
-	return fake_end(s ? fake_queue(s, &op, NULL) : CU_INVALID_HANDLE);
+	return queue_value(__func__, stream, op, flags);
 }
