@@ -15,7 +15,7 @@ programs:
 	@scripts/setup build
 	@scripts/configure $(BUILD) -Dprefix=$(PREFIX)
 	@ninja -C $(BUILD) tools/peerlane examples/strrev examples/strrev_gds bench/peer_cufile bench/limits bench/bare \
-		bench/stream_cufile cufile/libcufile.so.0
+		bench/stream_cufile
 
 demo: programs
 	@scripts/demo $(BUILD)
