@@ -142,6 +142,7 @@ static void batches(void **state)
 	for (int i = 0; i < 8; i++)
 		io[i] = (CUfileIOParams_t){ .mode = CUFILE_BATCH,
 					    .u.batch = { .devPtr_base = mem,
+							 .file_offset = i * 4096,
 							 .devPtr_offset = i * 4096,
 							 .size = i == 7 ? 100 * MIB : 1000 },
 					    .fh = fh,
