@@ -49,6 +49,8 @@ void pl_text(char *dst, size_t dst_bytes, const char *fmt, ...)
 {
 	va_list ap;
 
+	if (!dst_bytes)
+		return;
 	va_start(ap, fmt);
 	vsnprintf(dst, dst_bytes, fmt, ap);
 	va_end(ap);

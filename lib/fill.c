@@ -328,3 +328,22 @@ size_t pl_fill_sync(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
 		pl_p2p_misled(job->ctx, &job->segs[job->units[f->unit].seg], f->p2p_err);
 	return got;
 }
+
+bool pl_fill_is_plain(const struct pl_seg *seg)
+{
+	const struct peerlane_file *file = seg->op->file;
+
+	return seg->host && !seg->p2p && seg->bytes <= PLAIN_BYTES && file->fd >= 0 &&
+	       !file->want_direct && !file->callbacks;
+}
+
+ssize_t pl_fill_plain(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *seg)
+{
+	struct pl_fill f = { .mem = seg->host, .bytes = seg->bytes, .offset = seg->offset };
+	size_t got = read_plain(op->file->fd, &f, 0, &op->err);
+
+	if (!got)
+		return op->err;
+	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_MAPPED, got);
+	return (ssize_t)got;
+}

@@ -159,6 +159,8 @@ static ssize_t rounds(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *
 	ssize_t n;
 	int err = 0;
 
+	if (dir == PEERLANE_READ && nr == 1 && pl_fill_is_plain(segs))
+		return pl_fill_plain(ctx, op, segs);
 	/* Both call the driver. */
 	if (dir == PEERLANE_READ && nr == 1 && !from && !op->queue) {
 		if (!segs->p2p)

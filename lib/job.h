@@ -191,6 +191,10 @@ void pl_fill_plan_direct(struct pl_job *job, unsigned int u, struct pl_fill *fil
 bool pl_fill_join(struct pl_fill *fill, const struct pl_fill *next);
 /* Does the rest of a unit of which @got bytes are done. Sets *@err; returns the bytes done. */
 size_t pl_fill_sync(struct pl_job *job, struct pl_fill *fill, size_t got, int *err);
+/* Whether a read of @seg alone is one plain read into memory the CPU reaches: without a job. */
+bool pl_fill_is_plain(const struct pl_seg *seg);
+/* That read. As pl_op_result(); an error is also in @op. */
+ssize_t pl_fill_plain(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *seg);
 /* What a whole direct request's result says of the unit. */
 size_t pl_fill_got(const struct pl_fill *fill, size_t result);
 
