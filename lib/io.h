@@ -17,6 +17,13 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir
 size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset);
 /* Records for peerlane_error() why @op failed with @err. */
 void pl_io_explain(struct peerlane *ctx, const struct pl_op *op, int err);
+/* The part [from, to) of a request, in order, until some of it comes short. As pl_op_result(). */
+ssize_t pl_io_parts(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op,
+		    const struct pl_seg *segs, unsigned int nr, size_t from, size_t to);
+
+/* --- io_direct.c: writes to files opened with O_DIRECT --- */
+/* Whether writes to @file go by pl_io_write_direct(). */
+bool pl_io_writes_direct(const struct peerlane_file *file);
 /* Whether a write's ends share pages with others on a file opened with O_DIRECT: then it is for
  * pl_io_write_direct() alone, and not for a job with others. */
 bool pl_io_odd_write(const struct peerlane_file *file, size_t bytes, off_t offset);
@@ -28,6 +35,8 @@ ssize_t pl_io_write_direct(struct peerlane *ctx, struct pl_op *op, const struct 
 unsigned int pl_io_direct_lock_of(const struct peerlane_file *file);
 void pl_io_direct_lock(struct peerlane *ctx, unsigned int locks);
 void pl_io_direct_unlock(struct peerlane *ctx, unsigned int locks);
+
+/* --- io.c --- */
 /* The whole of a synchronous request on a file the caller has a reference to. */
 ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
 		       int nr_iov, off_t offset, unsigned int flags);
