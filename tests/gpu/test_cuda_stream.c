@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: MIT
 /* File I/O in the order of CUDA streams, beside other work of the program. */
-#include <peerlane/gpu.h>
-
-#include "fake/cuda_abi.h"
+#include "gpu/cuda_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
-#define BYTES (9 * MIB + 13) /* of the long transfers */
-#define APART (12 * MIB)     /* places in the file */
+#define APART (12 * MIB) /* places in the file */
 #define NR_STREAMS 64u
 #define STREAM_BYTES (256 * KIB + 13)
 #define MANY 300u /* more than a GPU runs kernels at a time */
@@ -31,25 +19,6 @@
 
 static const char ptx[] = ".version 6.3\n.target sm_75\n.address_size 64\n"
 			  ".visible .entry reverse(.param .u64 a, .param .u64 b)\n{\nret;\n}\n";
-
-static void *library;
-static struct cuda_abi cu;
-static bool fake;	       /* no GPU: as far as that goes */
-static void *primary, *second; /* contexts: of GPU 0 and made by the program */
-static struct peerlane *ctx;
-static struct peerlane_file *file;
-static int fd;
-static unsigned char *pattern, *scratch;
-
-static void enter(void *context)
-{
-	assert_int_equal(cu.cuCtxPushCurrent_v2(context), 0);
-}
-
-static void leave(void)
-{
-	assert_int_equal(cu.cuCtxPopCurrent_v2(NULL), 0);
-}
 
 static bool all(const unsigned char *p, size_t bytes, unsigned char value)
 {
@@ -352,60 +321,6 @@ static void test_late_arguments(void **state)
 
 /* ------------------------------------------------------------------ start and end */
 
-static int setup(void **state)
-{
-	const struct peerlane_options opt = { .size = sizeof(opt), .backend = "cuda" };
-	char path[] = "/tmp/peerlane-test-XXXXXX";
-	int dev;
-
-	(void)state;
-	/* Instead of waiting for ever. */
-	if (!fake)
-		alarm(PATIENCE_S);
-	assert_int_equal(cu.cuDeviceGet(&dev, 0), 0);
-	assert_int_equal(cu.cuDevicePrimaryCtxRetain(&primary, dev), 0);
-	assert_int_equal(cu.cuCtxCreate_v2(&second, 0, dev), 0);
-	assert_int_equal(cu.cuCtxSetCurrent(NULL), 0);
-	fd = mkstemp(path);
-	assert_true(fd >= 0);
-	assert_int_equal(unlink(path), 0);
-	assert_int_equal(peerlane_open(&ctx, &opt), 0);
-	assert_int_equal(peerlane_file_from_fd(ctx, fd, &file), 0);
-	pattern = malloc(BYTES);
-	scratch = malloc(BYTES);
-	assert_true(pattern && scratch);
-	for (size_t i = 0; i < BYTES; i++)
-		pattern[i] = (unsigned char)(i * 31 + i / 4093);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	void *sym = dlsym(library, "fake_cuda_leaks");
-	__typeof__(fake_cuda_leaks) *leaks = NULL;
-	char text[1024];
-
-	(void)state;
-	assert_int_equal(peerlane_file_close(file), 0);
-	peerlane_close(ctx);
-	close(fd);
-	free(pattern);
-	free(scratch);
-	assert_int_equal(cu.cuCtxDestroy_v2(second), 0);
-	assert_int_equal(cu.cuDevicePrimaryCtxRelease_v2(0), 0);
-	if (sym)
-		memcpy(&leaks, &sym, sizeof(sym));
-	if (leaks && leaks(text, sizeof(text)))
-		fail_msg("leaked: %s", text);
-	return 0;
-}
-
-static int skip_all(const char *why)
-{
-	printf("no GPU to test on: %s\n", why);
-	return 77;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,17 +329,10 @@ int main(void)
 		cmocka_unit_test(test_very_many),      cmocka_unit_test(test_beside_driver_calls),
 		cmocka_unit_test(test_beside_reads),
 	};
-	const char *name = getenv("PEERLANE_LIBCUDA"), *missing;
-	int nr_gpus;
+	const char *why = start_cuda();
 
-	fake = getenv("FAKE_CUDA");
-	library = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW);
-	if (!library)
-		return skip_all(dlerror());
-	missing = cuda_abi_load(&cu, library);
-	if (missing)
-		return skip_all(missing);
-	if (cu.cuInit(0) || cu.cuDeviceGetCount(&nr_gpus) || nr_gpus < 1)
-		return skip_all("the CUDA driver does not start");
-	return cmocka_run_group_tests(tests, setup, teardown);
+	/* Instead of waiting for ever. */
+	if (!fake)
+		alarm(PATIENCE_S);
+	return why ? skip_all(why) : cmocka_run_group_tests(tests, setup, teardown);
 }
