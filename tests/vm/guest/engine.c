@@ -51,6 +51,11 @@ static struct peerlane_stats stats_of(struct engine *e)
 	return st;
 }
 
+size_t p2p_written(struct engine *e)
+{
+	return stats_of(e).write.path_bytes[PEERLANE_PATH_P2P];
+}
+
 size_t p2p_bytes(struct engine *e)
 {
 	struct peerlane_stats st = stats_of(e);
@@ -546,7 +551,7 @@ int test_engine_permission(void)
 /* Every member of an array is asked, and data goes to all of them. */
 int test_engine_raid(void)
 {
-	int array = array_start();
+	int array = array_start(0);
 	unsigned char *data = host_alloc(4 * MIB);
 	struct peerlane_file *file;
 	struct engine e;
@@ -566,7 +571,7 @@ int test_engine_raid(void)
 	say_direct(p2p_bytes(&e) + 3 * TEST_BYTES);
 	expect(peerlane_file_close(file) == 0);
 	engine_close(&e);
-	close(array);
+	array_stop(array);
 	return 0;
 }
 

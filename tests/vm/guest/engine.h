@@ -27,6 +27,8 @@ void engine_open(struct engine *e);
 void engine_close(struct engine *e);
 /* Bytes that went by p2p so far, both ways. */
 size_t p2p_bytes(struct engine *e);
+/* ...and of these, those written. */
+size_t p2p_written(struct engine *e);
 /* A file of noise, on the drive and not in the page cache. Returns its content. */
 unsigned char *make_file(const char *path, size_t bytes, uint64_t seed);
 struct peerlane_file *open_file(struct engine *e, const char *path, int flags);
@@ -46,6 +48,7 @@ void check_gpu(struct engine *e, const char *what, size_t n);
  * @reason: in the words of why p2p is refused; NULL: it is not
  * @fix: likewise in what could be done
  * @members: drives that the library tests besides the file
+ * @mirrored: written to two drives
  * @drive: serial of the drive that holds it as it is, for a look from outside; or NULL
  * @start: where on that drive
  */
@@ -55,6 +58,7 @@ struct below {
 	bool grows;
 	const char *reason, *fix;
 	unsigned int members;
+	bool mirrored;
 	const char *drive;
 	size_t start;
 };
