@@ -251,6 +251,8 @@ int test_engine_multipath(void)
 		expect(route.reason == PEERLANE_REASON_QUEUE && on == 'Y' && strict_pages());
 		b.reason = "does not take peer-to-peer pages";
 		b.fix = "pages=generic";
+	} else {
+		expect(route.reason == PEERLANE_REASON_HOST_BRIDGE);
 	}
 	below_check(&b);
 	return 0;
