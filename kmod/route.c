@@ -44,6 +44,28 @@ static struct pci_dev *controller_of(struct gendisk *disk, bool *real)
 	return NULL;
 }
 
+/*
+ * One path of a drive with several controllers (NVMe multipath): a hidden disk of its own, which
+ * nobody can open. Of the disk nvme1n2 they are nvme1c*n2.
+ */
+struct paths {
+	struct gendisk *head;
+	struct pl_pin *pin;
+	struct block_device *bdev;
+	struct peerlane_route *route; /* the worst of all */
+	unsigned int nr;
+};
+
+static bool is_path(const char *name, const char *head)
+{
+	unsigned int subsystem, controller, disk, head_subsystem, head_disk;
+	char more;
+
+	return sscanf(head, "nvme%un%u%c", &head_subsystem, &head_disk, &more) == 2 &&
+	       sscanf(name, "nvme%uc%un%u%c", &subsystem, &controller, &disk, &more) == 3 &&
+	       subsystem == head_subsystem && disk == head_disk;
+}
+
 /* Does ACS of a port below a switch send requests between its ports up to the root? */
 static bool redirects(struct pci_dev *port)
 {
@@ -129,6 +151,51 @@ static void judge(struct pl_pin *pin, struct block_device *bdev, struct pci_dev 
 	}
 }
 
+static int judge_path(struct device *dev, void *data)
+{
+	struct paths *paths = data;
+	struct peerlane_route route = *paths->route;
+	struct pci_dev *pdev;
+
+	if (!is_path(dev_name(dev), paths->head->disk_name))
+		return 0;
+	for (dev = dev->parent; dev && !dev_is_pci(dev); dev = dev->parent)
+		;
+	pdev = dev ? to_pci_dev(dev) : NULL;
+	route.verdict = PEERLANE_ROUTE_NO;
+	route.reason = PEERLANE_REASON_NOT_PCI;
+	if (pdev) {
+		route.device_pci = pl_pci_number(pdev);
+		judge(paths->pin, paths->bdev, pdev, &route);
+	}
+	if (!paths->nr++ || route.verdict < paths->route->verdict)
+		*paths->route = route;
+	return 0;
+}
+
+/* A disk that stands for several paths: the drive may use any of them. False if it is none. */
+static bool judge_paths(struct pl_pin *pin, struct block_device *bdev, struct peerlane_route *route)
+{
+	struct paths paths = { .head = bdev->bd_disk, .pin = pin, .bdev = bdev, .route = route };
+
+	class_for_each_device(disk_to_dev(bdev->bd_disk)->class, NULL, &paths, judge_path);
+	return paths.nr;
+}
+
+/* What there is to say of a device that no PCI device moves the data of. */
+static void judge_other(struct pl_pin *pin, struct block_device *bdev, bool real,
+			struct peerlane_route *route)
+{
+	if (real && judge_paths(pin, bdev, route))
+		return;
+	if (real)
+		route->reason = PEERLANE_REASON_NOT_PCI;
+	else if (pin->bar->kind != PEERLANE_PAGES_GENERIC && !pl_queue_p2pdma(bdev))
+		route->reason = PEERLANE_REASON_QUEUE;
+	else
+		route->reason = PEERLANE_REASON_VIRTUAL;
+}
+
 /* Fill the outputs of @route, whose inputs are checked. */
 int pl_route(struct pl_pin *pin, struct peerlane_route *route)
 {
@@ -163,7 +230,7 @@ int pl_route(struct pl_pin *pin, struct peerlane_route *route)
 			route->device_pci = pl_pci_number(pdev);
 			judge(pin, bdev, pdev, route);
 		} else {
-			route->reason = real ? PEERLANE_REASON_NOT_PCI : PEERLANE_REASON_VIRTUAL;
+			judge_other(pin, bdev, real, route);
 		}
 	}
 	fput(file);

@@ -231,9 +231,13 @@ static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane
 	}
 	f->align = f->fd_direct >= 0 ? direct_align(f->fd_direct) : PAGE;
 	if (!f->align || f->align > 64 * 1024) {
-		pl_text(f->direct_why, sizeof(f->direct_why), "this file does not do O_DIRECT");
+		pl_text(f->direct_why, sizeof(f->direct_why),
+			"this file does not do O_DIRECT (%s): its data is journalled, inline, "
+			"encrypted, or in blocks larger than 64 KiB",
+			pl_file_fs_name(f->magic));
 		f->align = PAGE;
-		if (!f->want_direct && f->fd_direct >= 0) {
+		/* The kernel would go through the page cache all the same, and not say so. */
+		if (f->fd >= 0 && f->fd_direct >= 0) {
 			close(f->fd_direct);
 			f->fd_direct = -1;
 		}

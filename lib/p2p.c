@@ -147,8 +147,9 @@ static bool possible(const struct peerlane *ctx, const struct pl_seg *seg, const
 	else if (ctx->opt.flags & (PEERLANE_NO_P2P | PEERLANE_NO_DIRECT))
 		SAY(a, "remove no-p2p and no-direct from PEERLANE_FLAGS or the options",
 		    "switched off by the options");
-	else if (f->fd_direct < 0)
-		SAY(a, f->callbacks ? "" : "use a file system with O_DIRECT", "%s", f->direct_why);
+	else if (f->fd_direct < 0 || f->direct_why[0])
+		SAY(a, f->callbacks ? "" : "use a file and a file system with O_DIRECT", "%s",
+		    f->direct_why);
 	else
 		return true;
 	return false;

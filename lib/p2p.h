@@ -109,6 +109,7 @@ struct pl_p2p_route {
 	dev_t dev;
 	unsigned int verdict; /* PEERLANE_ROUTE_* */
 	bool tested;
+	bool untested;	     /* a member of a stacked device could not be */
 	bool revoked;	     /* nothing could be told: the pin was gone */
 	unsigned int misled; /* atomic */
 	char why[160], fix[160];

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,9 @@ static void refuse_reason(struct pl_p2p_route *r, unsigned int reason)
 {
 	switch (reason) {
 	case PEERLANE_REASON_NO_DEVICE:
-		refuse(r, "the file system is not on a single block device",
+		refuse(r,
+		       "the file system does not name one block device that moves its data "
+		       "(btrfs, overlay, network...)",
 		       "use ext4 or xfs on a local drive");
 		break;
 	case PEERLANE_REASON_NOT_PCI:
@@ -47,7 +50,7 @@ static void refuse_reason(struct pl_p2p_route *r, unsigned int reason)
 		       "pages=generic");
 		break;
 	case PEERLANE_REASON_QUEUE:
-		refuse(r, "the drive's driver does not take peer-to-peer pages",
+		refuse(r, "the block device does not take peer-to-peer pages",
 		       "load peerlane with pages=generic");
 		break;
 	case PEERLANE_REASON_SWIOTLB:
@@ -69,70 +72,12 @@ static void refuse_reason(struct pl_p2p_route *r, unsigned int reason)
 	}
 }
 
-static void ask(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t handle, int fd,
-		unsigned int depth);
-
-/* Every member of a stacked device must be able to. */
-static void ask_members(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t handle, dev_t dev,
-			unsigned int depth)
-{
-	char path[300];
-	struct dirent *entry;
-	unsigned int nr = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/slaves", major(dev), minor(dev));
-	dir = opendir(path);
-	if (!dir) {
-		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../slaves", major(dev),
-			 minor(dev));
-		dir = opendir(path);
-	}
-	while (dir && depth && r->verdict != PEERLANE_ROUTE_NO && (entry = readdir(dir))) {
-		int fd;
-
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		nr++;
-		if (fd < 0) {
-			pl_text(path, sizeof(path), "a member of the stacked device, %s: %s",
-				entry->d_name, strerrordesc_np(errno));
-			refuse(r, path, "allow this user to open it for reading (group disk)");
-			break;
-		}
-		ask(p, r, handle, fd, depth - 1);
-		close(fd);
-	}
-	if (dir)
-		closedir(dir);
-	if (!nr)
-		refuse(r, "a block device without drives that could be asked (loop, multipath)",
-		       "use the file system of a drive, md or dm");
-}
-
-/* Lowers the verdict of @r to that of the device below @fd. */
-static void ask(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t handle, int fd,
-		unsigned int depth)
-{
-	struct peerlane_route call = { .handle = handle, .fd = fd };
-
-	if (ioctl(p->fd, PEERLANE_IOC_ROUTE, &call))
-		refuse(r, strerrordesc_np(errno), "");
-	else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_VIRTUAL)
-		ask_members(p, r, handle, makedev(call.device_major, call.device_minor), depth);
-	else if (call.verdict == PEERLANE_ROUTE_NO)
-		refuse_reason(r, call.reason);
-	else if (call.verdict < r->verdict)
-		r->verdict = call.verdict;
-}
-
 /* --- the test --- */
 
 struct test {
 	struct pl_gpu *gpu;
-	const struct peerlane_file *file;
+	int fd; /* with O_DIRECT, of a file or a drive */
+	int64_t size;
 	struct pl_p2p_pin pin;
 	void *memory;
 	char *before, *after, *seen;
@@ -146,7 +91,7 @@ static bool all_zero(const char *data, size_t bytes)
 
 static bool read_at(const struct test *t, void *to, off_t offset)
 {
-	return pread(t->file->fd_direct, to, t->bytes, offset) == (ssize_t)t->bytes;
+	return pread(t->fd, to, t->bytes, offset) == (ssize_t)t->bytes;
 }
 
 /* 1: the drive wrote what the file holds, 0: something else, -1: this place tells nothing. */
@@ -171,9 +116,9 @@ static int try_place(const struct test *t, off_t offset)
 	return !memcmp(t->seen, t->before, t->bytes);
 }
 
-static int try_places(const struct test *t, int64_t size)
+static int try_places(const struct test *t)
 {
-	size_t step = (size_t)size / TEST_PLACES & ~(size_t)(PL_P2P_TEST_BYTES - 1);
+	size_t step = (size_t)t->size / TEST_PLACES & ~(size_t)(PL_P2P_TEST_BYTES - 1);
 	int result = -1;
 
 	for (unsigned int i = 0; i < TEST_PLACES && result < 0 && (!i || step); i++)
@@ -182,7 +127,7 @@ static int try_places(const struct test *t, int64_t size)
 }
 
 /* With memory of its own: a drive that writes elsewhere must not spoil the caller's. */
-static int run_test(struct peerlane *ctx, struct test *t, int ordinal, int64_t size)
+static int run_test(struct peerlane *ctx, struct test *t, int ordinal)
 {
 	struct pl_p2p *p = &ctx->p2p;
 	const struct pl_gpu_ops *ops = ctx->gpu->ops;
@@ -201,7 +146,7 @@ static int run_test(struct peerlane *ctx, struct test *t, int ordinal, int64_t s
 	t->pin.addr = (uintptr_t)t->memory;
 	t->pin.bytes = PL_P2P_TEST_BYTES;
 	if (!pl_p2p_pin_make(p, &t->pin, 0)) {
-		result = try_places(t, size);
+		result = try_places(t);
 		pl_p2p_pin_undo(p, &t->pin);
 	}
 	ops->free(ctx->gpu, t->memory);
@@ -210,28 +155,120 @@ out_free:
 	return result;
 }
 
-static void test(struct peerlane *ctx, struct pl_p2p_route *r, const struct peerlane_file *file,
+/* Whether what is read from @fd reaches the GPU; @fd has @size bytes, in blocks of @align. Refuses
+ * @r if not; true if it does, and false also if that cannot be told. */
+static bool test(struct peerlane *ctx, struct pl_p2p_route *r, int fd, int64_t size, size_t align,
 		 int gpu)
 {
-	struct test t = { .file = file };
-	int64_t size = pl_file_size(file);
+	struct test t = { .fd = fd, .size = size, .bytes = PL_P2P_TEST_BYTES };
 	int result = -1;
 
-	t.bytes = PL_P2P_TEST_BYTES;
 	if (size > 0 && size < PL_P2P_TEST_BYTES)
-		t.bytes = (size_t)size & ~(size_t)(file->align - 1);
-	if (file->readable && size > 0 && t.bytes)
-		result = run_test(ctx, &t, gpu, size);
+		t.bytes = (size_t)size & ~(align - 1);
+	if (size > 0 && t.bytes)
+		result = run_test(ctx, &t, gpu);
 	if (result == 0)
 		refuse(r, "the test failed: the drive did not write the GPU's memory as it should",
 		       "see dmesg; the PCIe topology may not carry such transfers");
-	else if (result > 0)
-		r->tested = true;
 	pl_log(ctx, result ? 2 : 0, "p2p: test of drive %u:%u and GPU %x: %s", major(r->dev),
 	       minor(r->dev), r->gpu_pci,
 	       result > 0   ? "passed"
-	       : result < 0 ? "not possible with this file"
+	       : result < 0 ? "not possible with what it holds"
 			    : "failed");
+	return result > 0;
+}
+
+/* --- the question --- */
+
+struct asking {
+	struct peerlane *ctx;
+	struct pl_p2p_route *r;
+	const struct pl_p2p_pin *pin;
+	int gpu;
+};
+
+static void ask(const struct asking *a, int fd, unsigned int depth, bool member);
+
+/* A device that no others lie below. */
+static void refuse_alone(struct pl_p2p_route *r, dev_t dev)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/loop", major(dev), minor(dev));
+	if (!access(path, F_OK))
+		refuse(r, "a loop device: its data goes by way of another file",
+		       "use the file below the loop device itself");
+	else
+		refuse(r, "a block device with no drive below it that could be asked",
+		       "use a drive, or md or dm on drives");
+}
+
+/* Every member of a stacked device must be able to. */
+static void ask_members(const struct asking *a, dev_t dev, unsigned int depth)
+{
+	char path[300];
+	struct dirent *entry;
+	unsigned int nr = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/slaves", major(dev), minor(dev));
+	dir = opendir(path);
+	if (!dir) {
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../slaves", major(dev),
+			 minor(dev));
+		dir = opendir(path);
+	}
+	while (dir && depth && a->r->verdict != PEERLANE_ROUTE_NO && (entry = readdir(dir))) {
+		int fd;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+		fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+		nr++;
+		if (fd < 0) {
+			pl_text(path, sizeof(path), "a member of the stacked device, %s: %s",
+				entry->d_name, strerrordesc_np(errno));
+			refuse(a->r, path, "allow this user to open it for reading (group disk)");
+			break;
+		}
+		ask(a, fd, depth - 1, true);
+		close(fd);
+	}
+	if (dir)
+		closedir(dir);
+	if (!nr)
+		refuse_alone(a->r, dev);
+}
+
+/* A file's own data may all be on one of the members, so each is tested by itself, unless the kernel
+ * vouches for it. */
+static void test_member(const struct asking *a, int fd)
+{
+	uint64_t bytes = 0;
+
+	if (ioctl(fd, BLKGETSIZE64, &bytes) ||
+	    !test(a->ctx, a->r, fd, (int64_t)bytes, PL_P2P_TEST_BYTES, a->gpu))
+		a->r->untested = true;
+}
+
+/* Lowers the verdict to that of the device below @fd. */
+static void ask(const struct asking *a, int fd, unsigned int depth, bool member)
+{
+	struct peerlane_route call = { .handle = a->pin->handle, .fd = fd };
+
+	if (ioctl(a->ctx->p2p.fd, PEERLANE_IOC_ROUTE, &call)) {
+		refuse(a->r, strerrordesc_np(errno), "");
+	} else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_VIRTUAL) {
+		ask_members(a, makedev(call.device_major, call.device_minor), depth);
+	} else if (call.verdict == PEERLANE_ROUTE_NO) {
+		refuse_reason(a->r, call.reason);
+	} else {
+		if (call.verdict < a->r->verdict)
+			a->r->verdict = call.verdict;
+		if (member && call.verdict == PEERLANE_ROUTE_TEST)
+			test_member(a, fd);
+	}
 }
 
 /* --- the table --- */
@@ -246,6 +283,7 @@ struct pl_p2p_route *pl_p2p_route_get(struct peerlane *ctx, const struct peerlan
 {
 	struct pl_p2p *p = &ctx->p2p;
 	struct pl_p2p_route *r = p->routes;
+	struct asking a = { .ctx = ctx, .pin = pin, .gpu = gpu };
 
 	while (r && (r->gpu_pci != pin->gpu_pci || r->dev != file->dev))
 		r = r->next;
@@ -256,7 +294,8 @@ struct pl_p2p_route *pl_p2p_route_get(struct peerlane *ctx, const struct peerlan
 		r->gpu_pci = pin->gpu_pci;
 		r->dev = file->dev;
 		r->verdict = PEERLANE_ROUTE_YES;
-		ask(p, r, pin->handle, file->fd >= 0 ? file->fd : file->fd_direct, MAX_DEPTH);
+		a.r = r;
+		ask(&a, file->fd >= 0 ? file->fd : file->fd_direct, MAX_DEPTH, false);
 		if (r->revoked) {
 			__atomic_store_n(&pin->dead, true, __ATOMIC_RELEASE);
 			free(r);
@@ -266,12 +305,17 @@ struct pl_p2p_route *pl_p2p_route_get(struct peerlane *ctx, const struct peerlan
 		p->routes = r;
 		p->nr_routes++;
 	}
-	if (r->verdict != PEERLANE_ROUTE_NO && !r->tested) {
+	if (r->verdict != PEERLANE_ROUTE_NO && r->untested) {
+		refuse(r, "a drive of the stacked device could not be tested: it seems to be empty",
+		       "write something to it, then open the library again");
+	} else if (r->verdict != PEERLANE_ROUTE_NO && !r->tested) {
 		pl_text(r->why, sizeof(r->why),
 			"this drive and GPU are not tested yet: that needs a file that can be "
 			"read and holds data");
 		r->fix[0] = '\0';
-		test(ctx, r, file, gpu);
+		if (file->readable)
+			r->tested =
+				test(ctx, r, file->fd_direct, pl_file_size(file), file->align, gpu);
 	}
 	return r;
 }

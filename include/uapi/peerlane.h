@@ -244,8 +244,8 @@ struct peerlane_info {
 #define PEERLANE_REASON_ACS 3	      /* one switch, but ACS sends it up through the host bridge */
 #define PEERLANE_REASON_NO_DEVICE                                                                  \
 	16			    /* the file has no single block device (btrfs, NFS, tmpfs...) */
-#define PEERLANE_REASON_VIRTUAL 17  /* md, dm, loop, multipath head: ask for each member instead */
-#define PEERLANE_REASON_NOT_PCI 18  /* a real device, but not on PCI (USB, fabrics...) */
+#define PEERLANE_REASON_VIRTUAL 17  /* md, dm, loop: ask for each member instead */
+#define PEERLANE_REASON_NOT_PCI 18  /* a real device, but not on PCI (fabrics...) */
 #define PEERLANE_REASON_TOPOLOGY 19 /* P2PDMA pages: the kernel does not allow this pair */
 #define PEERLANE_REASON_QUEUE 20    /* P2PDMA pages: the block device's queue does not take them */
 #define PEERLANE_REASON_SWIOTLB 21  /* transfers of this device are bounced (swiotlb=force) */
@@ -270,7 +270,8 @@ struct peerlane_info {
  * @device_minor: out: likewise
  * @reserved: zero
  *
- * A verdict of NO is a successful call. For a stacked device (reason VIRTUAL) open each member
+ * A verdict of NO is a successful call. Of an NVMe drive with several paths (multipath) all are
+ * looked at, and the answer is that of the worst. For a stacked device (reason VIRTUAL) open each member
  * found in /sys/block/NAME/slaves and ask again. The answer can be kept as long as the handle lives.
  *
  * Fails with -ENOENT (no such handle) or -EBADF.

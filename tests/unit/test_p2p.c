@@ -222,8 +222,8 @@ static void test_route(void **state)
 		unsigned int reason;
 		const char *text, *fix;
 	} cases[] = {
-		{ PEERLANE_REASON_NO_DEVICE, "not on a single block device", "ext4" },
-		{ PEERLANE_REASON_VIRTUAL, "without drives that could be asked", "" },
+		{ PEERLANE_REASON_NO_DEVICE, "does not name one block device", "ext4" },
+		{ PEERLANE_REASON_VIRTUAL, "no drive below it", "" },
 		{ PEERLANE_REASON_NOT_PCI, "not a PCI device", "NVMe" },
 		{ PEERLANE_REASON_TOPOLOGY, "ACS", "ACS" },
 		{ PEERLANE_REASON_QUEUE, "peer-to-peer pages", "pages=generic" },

@@ -11,6 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 # What the tests need of the kernel's own modules.
 MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
+# ...and those of the layout "below", which take their time to start.
+MODULES_BELOW = ("btrfs", "dm_mod", "raid1", "loop", "sd_mod", "scsi_debug", "am53c974")
 
 
 def build_libraries():
@@ -43,10 +45,10 @@ def build_programs(lab):
          [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
 
 
-def module_files(kernel):
+def module_files(kernel, names):
     """The modules the guest loads, in order; without those that are built in."""
     files = []
-    for name in MODULES:
+    for name in names:
         done = subprocess.run(["modprobe", "-d", kernel.root, "-S", kernel.release,
                                "--show-depends", name], capture_output=True, text=True,
                               check=False)
@@ -85,15 +87,29 @@ def make_initramfs(lab, kernel):
         shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)
-    names = [copy_module(path, os.path.join(root, "m")) for path in module_files(kernel)]
-    with open(os.path.join(root, "m/list"), "w", encoding="utf-8") as f:
-        f.write("".join(name + "\n" for name in names))
+    for kind, names in (("list", MODULES), ("list-below", MODULES_BELOW)):
+        files = [copy_module(path, os.path.join(root, "m"))
+                 for path in module_files(kernel, names)]
+        with open(os.path.join(root, "m", kind), "w", encoding="utf-8") as f:
+            f.write("".join(name + "\n" for name in files))
     for path in glob.glob(os.path.join(lab.build, kernel.name, "kmod/*.ko")):
         shutil.copy(path, os.path.join(root, "m"))
     files = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
     with open(root + ".cpio", "wb") as f:
         subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=files, stdout=f,
                        check=True)
+
+
+def devices_below(images):
+    """A drive with two controllers, and one that addresses 4 GiB only."""
+    name, drive = images.shared
+    return ["-device", "nvme-subsys,id=subsys0,nqn=below",
+            "-device", f"nvme,id=ctrl0,serial={name},subsys=subsys0",
+            "-device", f"nvme,id=ctrl1,serial={name},subsys=subsys0",
+            "-drive", f"{drive},if=none,id={name},cache=unsafe",
+            "-device", f"nvme-ns,drive={name},bus=ctrl0,nsid=1,shared=on",
+            "-drive", f"file={images.narrow},format=raw,if=none,id=narrow0,cache=unsafe",
+            "-device", "am53c974,id=scsi", "-device", "scsi-hd,drive=narrow0,bus=scsi.0"]
 
 
 def devices(layout, images):
@@ -104,8 +120,17 @@ def devices(layout, images):
     if layout.switch:
         out += ["-device", "pcie-root-port,id=rp,slot=1,pref64-reserve=1G",
                 "-device", "x3130-upstream,id=up,bus=rp"]
+    ports = {}
+    if layout.below:
+        # Two ports with ACS below one: this is how QEMU can have them. The window is so large that
+        # the GPU comes to lie above 4 GiB.
+        ports = {"raid0": ",bus=portdrive", "gpu": ",bus=portgpu"}
+        out += ["-device", "pcie-root-port,id=rp,slot=1,pref64-reserve=4G",
+                "-device", "pcie-root-port,id=portdrive,bus=rp,addr=0.0,multifunction=on,slot=2",
+                "-device", "pcie-root-port,id=portgpu,bus=rp,addr=0.1,slot=3,pref64-reserve=1G"]
+        out += devices_below(images)
     for number, (name, drive) in enumerate(images.drives):
-        bus = f",bus=port{number}" if layout.switch else ""
+        bus = f",bus=port{number}" if layout.switch else ports.get(name, "")
         if layout.switch:
             out += ["-device",
                     f"xio3130-downstream,id=port{number},bus=up,chassis={number + 2}"]
@@ -113,15 +138,25 @@ def devices(layout, images):
                 "-device", f"nvme,drive={name},serial={name}{bus}"]
     if layout.switch:
         out += ["-device", "xio3130-downstream,id=portgpu,bus=up,chassis=9"]
+        ports["gpu"] = ",bus=portgpu"
     out += ["-object",
             f"memory-backend-file,id=gpu,share=on,mem-path={images.bar},size={images.bar_bytes}",
-            "-device", "ivshmem-plain,memdev=gpu" + (",bus=portgpu" if layout.switch else "")]
+            "-device", "ivshmem-plain,memdev=gpu" + ports.get("gpu", "")]
     return out
 
 
+def nr_disks(boot, images):
+    """NVMe disks that the guest sees: of a shared one its paths, and what stands for both."""
+    shared = 3 if "multipath=N" not in boot.parameters["nvme_core"] else 2
+    return len(images.drives) + (shared if boot.layout.below else 0)
+
+
 def qemu_command(lab, kernel, boot, images, work):
-    append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", boot.layout.append,
-              "pl.tests=" + ",".join(boot.tests),
+    # Whether the timer ticks is found by waiting for a short time, too short on a busy machine.
+    append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", "no_timer_check",
+              boot.layout.append,
+              "pl.tests=" + ",".join(boot.tests), f"pl.drives={nr_disks(boot, images)}",
+              "pl.below=1 pl.scsi_debug=dev_size_mb=4" if boot.layout.below else "",
               "pl.fuzz=" + os.environ.get("VM_FUZZ_SECONDS", "8")]
     append += [f"pl.{module}=" + ",".join(values)
                for module, values in boot.parameters.items() if values]

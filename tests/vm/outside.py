@@ -5,6 +5,8 @@ import bisect
 import os
 import random
 import re
+import shutil
+import struct
 import subprocess
 
 import guest
@@ -42,6 +44,14 @@ class Images:
         self.xfs = os.path.join(work, "xfs0.img") if layout.xfs else None
         if self.xfs:
             self.drives += [("xfs0", f"file={self.xfs},format=raw")]
+        self.parts = self.btrfs = self.narrow = self.shared = self.shared_path = None
+        if layout.below:
+            self.parts, self.btrfs, self.narrow, self.shared_path = (
+                os.path.join(work, name + ".img")
+                for name in ("parts0", "btrfs0", "narrow0", "shared0"))
+            self.drives += [("parts0", f"file={self.parts},format=raw"),
+                            ("btrfs0", f"file={self.btrfs},format=raw")]
+            self.shared = ("shared0", f"file={self.shared_path},format=raw")
 
 
 def fill(path, size, data_bytes, seed):
@@ -58,8 +68,39 @@ def make_xfs(path):
     subprocess.run(["mkfs.xfs", "-q", "-f", path], check=True, stdout=subprocess.DEVNULL)
 
 
+def make_partitions(path):
+    """Two partitions: one of noise from 1 MiB on, one with a file system from 16 MiB on."""
+    fill(path, 96 * MIB, 16 * MIB, 7)
+    inner = path + ".ext4"
+    with open(inner, "wb") as f:
+        f.truncate(80 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256", "-O", "inline_data",
+                    inner], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(path, "r+b") as f, open(inner, "rb") as g:
+        f.seek(446)
+        for start, size in ((1, 4), (16, 80)):
+            f.write(struct.pack("<8BII", 0, 0, 2, 0, 0x83, 0, 2, 0, start * MIB // 512,
+                                size * MIB // 512))
+        f.write(bytes(32) + b"\x55\xaa")
+        f.seek(16 * MIB)
+        shutil.copyfileobj(g, f, MIB)
+    os.remove(inner)
+
+
+def make_below(images):
+    make_partitions(images.parts)
+    fill(images.shared_path, 4 * MIB, 4 * MIB, 8)
+    fill(images.narrow, 4 * MIB, 4 * MIB, 9)
+    with open(images.btrfs, "wb") as f:
+        f.truncate(256 * MIB)
+    subprocess.run(["mkfs.btrfs", "-q", "-f", images.btrfs], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
 def make_images(work, layout):
     images = Images(work, layout)
+    if layout.below:
+        make_below(images)
     if images.xfs:
         make_xfs(images.xfs)
     for number, path in enumerate(images.raid):
@@ -84,7 +125,7 @@ def make_images(work, layout):
 
 def remove(images):
     for path in (images.bar, images.raw, images.fs, images.slow, images.bad, images.source, images.xfs,
-                 *images.raid):
+                 images.parts, images.btrfs, images.narrow, images.shared_path, *images.raid):
         if path and os.path.exists(path):
             os.remove(path)
 
@@ -168,6 +209,7 @@ class Bytes:
             return self.images.bar
         drives = {"raw0": self.images.raw, "slow0": self.images.slow, "bad0": self.images.bad}
         drives.update((f"raid{n}", path) for n, path in enumerate(self.images.raid))
+        drives.update({"parts0": self.images.parts, "shared0": self.images.shared_path})
         if what in drives:
             return drives[what]
         if what == "src":

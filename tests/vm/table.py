@@ -7,7 +7,7 @@ import shutil
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 TOOLS = ("qemu-system-x86_64", "cpio", "xz", "dpkg-deb", "depmod", "modprobe", "mkfs.ext4",
-         "mkfs.xfs", "debugfs", "gcc", "make", "ninja")
+         "mkfs.xfs", "mkfs.btrfs", "debugfs", "gcc", "make", "ninja")
 
 
 def why_not():
@@ -47,6 +47,7 @@ class Layout:
         self.iommu = "iommu" in options
         self.raid = "raid" in options
         self.xfs = "xfs" in options
+        self.below = "below" in options
         values = dict(option.split("=", 1) for option in options if "=" in option)
         self.cpu = values.get("cpu", "qemu64")
         self.append = values.get("append", "")
@@ -57,7 +58,7 @@ class Boot:
         self.name, self.layout, self.dma = name, layout, dma
         self.kernels = kernels.split(",")
         self.tests = tests.split(",")
-        self.parameters = {"peerlane": [], "simgpu": []}
+        self.parameters = {"peerlane": [], "simgpu": [], "nvme_core": []}
         if parameters != "-":
             for parameter in parameters.split(","):
                 module, value = parameter.split(":", 1)

@@ -6,22 +6,9 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include <peerlane/gpu.h>
-#include <peerlane/peerlane.h>
+#include "engine.h"
 
-#include "guest.h"
-
-/* What the library's test of a drive and a GPU reads, once in each context. */
-#define TEST_BYTES 16384u
 #define FILE_BYTES (4 * MIB + 1000)
-#define ROOM (5 * MIB)
-
-struct engine {
-	struct peerlane *ctx;
-	char *gpu;
-	unsigned char *model; /* what GPU memory must hold */
-	unsigned char *seen;
-};
 
 static void engine_open_depth(struct engine *e, size_t slot_bytes, unsigned int depth)
 {
@@ -42,12 +29,12 @@ static void engine_open_depth(struct engine *e, size_t slot_bytes, unsigned int 
 	expect(peerlane_gpu_copy(e->ctx, e->gpu, e->model, ROOM) == 0);
 }
 
-static void engine_open(struct engine *e)
+void engine_open(struct engine *e)
 {
 	engine_open_depth(e, 0, 0);
 }
 
-static void engine_close(struct engine *e)
+void engine_close(struct engine *e)
 {
 	if (e->gpu)
 		expect(peerlane_gpu_free(e->ctx, e->gpu) == 0);
@@ -64,15 +51,19 @@ static struct peerlane_stats stats_of(struct engine *e)
 	return st;
 }
 
-static size_t p2p_bytes(struct engine *e)
+size_t p2p_written(struct engine *e)
+{
+	return stats_of(e).write.path_bytes[PEERLANE_PATH_P2P];
+}
+
+size_t p2p_bytes(struct engine *e)
 {
 	struct peerlane_stats st = stats_of(e);
 
 	return st.read.path_bytes[PEERLANE_PATH_P2P] + st.write.path_bytes[PEERLANE_PATH_P2P];
 }
 
-/* A file of noise, on the drive and not in the page cache. Returns its content. */
-static unsigned char *make_file(const char *path, size_t bytes, uint64_t seed)
+unsigned char *make_file(const char *path, size_t bytes, uint64_t seed)
 {
 	unsigned char *data = host_alloc(bytes + 4096);
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -84,7 +75,7 @@ static unsigned char *make_file(const char *path, size_t bytes, uint64_t seed)
 	return data;
 }
 
-static struct peerlane_file *open_file(struct engine *e, const char *path, int flags)
+struct peerlane_file *open_file(struct engine *e, const char *path, int flags)
 {
 	struct peerlane_file *file;
 
@@ -93,8 +84,8 @@ static struct peerlane_file *open_file(struct engine *e, const char *path, int f
 	return file;
 }
 
-static struct peerlane_verdict verdict(struct engine *e, struct peerlane_file *file,
-				       enum peerlane_op op, size_t bytes)
+struct peerlane_verdict verdict(struct engine *e, struct peerlane_file *file, enum peerlane_op op,
+				size_t bytes)
 {
 	struct peerlane_explanation ex = { .size = sizeof(ex) };
 	struct peerlane_verdict *v = &ex.verdicts[PEERLANE_PATH_P2P];
@@ -105,10 +96,11 @@ static struct peerlane_verdict verdict(struct engine *e, struct peerlane_file *f
 	return *v;
 }
 
-/* All of GPU memory is as it must be, also beside what was read. */
-static void check_gpu(struct engine *e, const char *what, size_t n)
+void check_gpu(struct engine *e, const char *what, size_t n)
 {
 	expect(peerlane_gpu_copy(e->ctx, e->seen, e->gpu, ROOM) == 0);
+	if (!memcmp(e->seen, e->model, ROOM))
+		return;
 	for (size_t i = 0; i < ROOM; i++)
 		if (e->seen[i] != e->model[i])
 			fail("%s, case %zu: byte %zu of GPU memory is wrong", what, n, i);
@@ -559,7 +551,7 @@ int test_engine_permission(void)
 /* Every member of an array is asked, and data goes to all of them. */
 int test_engine_raid(void)
 {
-	int array = array_start();
+	int array = array_start(0);
 	unsigned char *data = host_alloc(4 * MIB);
 	struct peerlane_file *file;
 	struct engine e;
@@ -575,10 +567,11 @@ int test_engine_raid(void)
 	expect(pread(array, data, 4 * MIB, 8 * MIB) == (ssize_t)(4 * MIB));
 	expect(memcmp(data, e.model, 4 * MIB) == 0);
 	expect(p2p_bytes(&e) == 8 * MIB);
-	say_direct(p2p_bytes(&e) + TEST_BYTES);
+	/* The test read both drives, and the array. */
+	say_direct(p2p_bytes(&e) + 3 * TEST_BYTES);
 	expect(peerlane_file_close(file) == 0);
 	engine_close(&e);
-	close(array);
+	array_stop(array);
 	return 0;
 }
 

@@ -98,10 +98,14 @@ struct peerlane_counters dev_counters(int dev);
 void memory_open(struct memory *memory, size_t bytes, uint32_t flags);
 void memory_close(struct memory *memory);
 
-/* The block device with a serial number; -1 if there is none. */
+/* Path of the disk of which a file in /sys/block/NAME/device, like "serial", starts with a word. */
+#define DISK_PATH 64
+void disk_path(const char *key, const char *value, char *path);
+/* The block device with a serial number. */
 int drive_open(const char *serial, int flags);
-/* A striped array of two drives; its descriptor. Once in a boot. */
-int array_start(void);
+/* /dev/md0, an array of two drives, striped (level 0) or of 4 MiB mirrored (level 1). */
+int array_start(int level);
+void array_stop(int array);
 void *host_alloc(size_t bytes);
 void fill(void *to, size_t bytes, uint64_t seed);
 void sleep_ms(unsigned int ms);
@@ -163,5 +167,16 @@ int test_engine_refused(void);
 int test_engine_tool(void);
 int test_engine_raid(void);
 int test_engine_permission(void);
+int test_engine_mirror(void);
+int test_engine_partition(void);
+int test_engine_dm(void);
+int test_engine_loop(void);
+int test_engine_multipath(void);
+int test_engine_btrfs(void);
+int test_engine_journal(void);
+int test_engine_inline(void);
+int test_engine_reflink(void);
+int test_engine_far(void);
+int test_route_acs(void);
 
 #endif

@@ -54,6 +54,17 @@ static const struct test tests[] = {
 	{ "engine_tool", test_engine_tool },
 	{ "engine_raid", test_engine_raid },
 	{ "engine_permission", test_engine_permission },
+	{ "engine_mirror", test_engine_mirror },
+	{ "engine_partition", test_engine_partition },
+	{ "engine_dm", test_engine_dm },
+	{ "engine_loop", test_engine_loop },
+	{ "engine_multipath", test_engine_multipath },
+	{ "engine_btrfs", test_engine_btrfs },
+	{ "engine_journal", test_engine_journal },
+	{ "engine_inline", test_engine_inline },
+	{ "engine_reflink", test_engine_reflink },
+	{ "engine_far", test_engine_far },
+	{ "route_acs", test_route_acs },
 };
 
 static int mark(long number)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Direct I/O to a striped array of two drives, made without any tool.
+ * Direct I/O to arrays of two drives, made without any tool.
  */
 #include <linux/major.h>
 #include <linux/raid/md_u.h>
@@ -23,11 +23,13 @@ static void add(int array, const char *serial, int number)
 }
 
 /* An array that nothing on the drives tells of. */
-int array_start(void)
+int array_start(int level)
 {
 	mdu_array_info_t info = { .major_version = 0,
 				  .minor_version = 90,
-				  .level = 0,
+				  .level = level,
+				  .size = level ? 4 * (int)KIB : 0,
+				  .state = 1, /* nothing to repair */
 				  .nr_disks = 2,
 				  .raid_disks = 2,
 				  .active_disks = 2,
@@ -53,10 +55,16 @@ int array_start(void)
 	return fd;
 }
 
+void array_stop(int array)
+{
+	expect(ioctl(array, STOP_ARRAY, NULL) == 0);
+	close(array);
+}
+
 int test_io_raid(void)
 {
 	size_t bytes = 2 * MIB, at;
-	int array = array_start();
+	int array = array_start(0);
 	struct peerlane_route route = { .fd = array };
 	struct memory memory;
 	char *copy = host_alloc(bytes);

@@ -117,29 +117,46 @@ void memory_close(struct memory *memory)
 	free(memory->physical);
 }
 
-int drive_open(const char *serial, int flags)
+/* The first word of a file in /sys/block/NAME/device is @value. */
+static bool disk_is(const char *name, const char *key, const char *value)
 {
 	char path[300], text[64];
+	bool is;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/device/%s", name, key);
+	file = fopen(path, "r");
+	is = file && fscanf(file, "%63s", text) == 1 && !strcmp(text, value);
+	if (file)
+		fclose(file);
+	return is;
+}
+
+void disk_path(const char *key, const char *value, char *path)
+{
 	struct dirent *entry;
-	int fd = -1;
 	DIR *dir = opendir("/sys/block");
 
 	expect(dir);
-	while (fd < 0 && (entry = readdir(dir))) {
-		FILE *file;
-
-		snprintf(path, sizeof(path), "/sys/block/%s/device/serial", entry->d_name);
-		file = fopen(path, "r");
-		if (!file)
-			continue;
-		if (fscanf(file, "%63s", text) == 1 && !strcmp(text, serial)) {
-			snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-			fd = open(path, flags | O_CLOEXEC);
-			expect(fd >= 0);
-		}
-		fclose(file);
+	path[0] = '\0';
+	while (!path[0] && (entry = readdir(dir))) {
+		/* A path of a drive with several is hidden: it has no node. */
+		snprintf(path, DISK_PATH, "/dev/%.48s", entry->d_name);
+		if (access(path, F_OK) || !disk_is(entry->d_name, key, value))
+			path[0] = '\0';
 	}
 	closedir(dir);
+	if (!path[0])
+		fail("no disk whose %s is %s", key, value);
+}
+
+int drive_open(const char *serial, int flags)
+{
+	char path[DISK_PATH];
+	int fd;
+
+	disk_path("serial", serial, path);
+	fd = open(path, flags | O_CLOEXEC);
 	expect(fd >= 0);
 	return fd;
 }

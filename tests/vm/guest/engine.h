@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the tests of the library share: a context on the test GPU, with memory whose every byte is
+ * known.
+ */
+#ifndef ENGINE_H
+#define ENGINE_H
+
+#include <peerlane/gpu.h>
+#include <peerlane/peerlane.h>
+
+#include "guest.h"
+
+/* What the library's test of a drive and a GPU reads, once in each context. */
+#define TEST_BYTES 16384u
+/* GPU memory of an engine. */
+#define ROOM (5 * MIB)
+
+struct engine {
+	struct peerlane *ctx;
+	char *gpu;
+	unsigned char *model; /* what GPU memory must hold */
+	unsigned char *seen;
+};
+
+void engine_open(struct engine *e);
+void engine_close(struct engine *e);
+/* Bytes that went by p2p so far, both ways. */
+size_t p2p_bytes(struct engine *e);
+/* ...and of these, those written. */
+size_t p2p_written(struct engine *e);
+/* A file of noise, on the drive and not in the page cache. Returns its content. */
+unsigned char *make_file(const char *path, size_t bytes, uint64_t seed);
+struct peerlane_file *open_file(struct engine *e, const char *path, int flags);
+/* What the library says of p2p for the first @bytes of a file. */
+struct peerlane_verdict verdict(struct engine *e, struct peerlane_file *file, enum peerlane_op op,
+				size_t bytes);
+/* All of GPU memory is as it must be, also beside what was read. */
+void check_gpu(struct engine *e, const char *what, size_t n);
+
+/* --- below.c --- */
+
+/**
+ * struct below - a file or block device with something below it
+ * @path: what to open; it holds data
+ * @bytes: its size
+ * @grows: a file, which may become longer
+ * @reason: in the words of why p2p is refused; NULL: it is not
+ * @fix: likewise in what could be done
+ * @members: drives that the library tests besides the file
+ * @mirrored: written to two drives
+ * @drive: serial of the drive that holds it as it is, for a look from outside; or NULL
+ * @start: where on that drive
+ */
+struct below {
+	const char *path;
+	size_t bytes;
+	bool grows;
+	const char *reason, *fix;
+	unsigned int members;
+	bool mirrored;
+	const char *drive;
+	size_t start;
+};
+
+/* Reads and writes by the library, of all alignments and past the end, beside buffered readers
+ * and writers: data and path are as they must be. Leaves other content. */
+void below_check(const struct below *b);
+/* The flags of a file's extents (FIEMAP_EXTENT_*), all together. */
+unsigned int extent_flags(const char *path);
+
+#endif
