@@ -9,6 +9,9 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
+FUZZ_SECONDS = int(os.environ.get("VM_FUZZ_SECONDS", "8"))
+# How often loops go round; 0: as often as each of them thinks right for every day.
+ROUNDS = int(os.environ.get("VM_ROUNDS", "0"))
 # What the tests need of the kernel's own modules.
 MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
 
@@ -122,7 +125,7 @@ def devices(layout, images):
 def qemu_command(lab, kernel, boot, images, work):
     append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", boot.layout.append,
               "pl.tests=" + ",".join(boot.tests),
-              "pl.fuzz=" + os.environ.get("VM_FUZZ_SECONDS", "8")]
+              f"pl.fuzz={FUZZ_SECONDS}", f"pl.rounds={ROUNDS}"]
     append += [f"pl.{module}=" + ",".join(values)
                for module, values in boot.parameters.items() if values]
     results = os.path.join(work, "results.txt")

@@ -98,8 +98,19 @@ struct peerlane_counters dev_counters(int dev);
 void memory_open(struct memory *memory, size_t bytes, uint32_t flags);
 void memory_close(struct memory *memory);
 
-/* The block device with a serial number; -1 if there is none. */
+/* Name of the block device with a serial number; false if there is none. */
+bool drive_find(const char *serial, char *name, size_t room);
 int drive_open(const char *serial, int flags);
+/* PCI address of its controller, as sysfs writes it. */
+void drive_pci(const char *serial, char *pci, size_t room);
+/* Whether it is there before the time is up. */
+bool drive_wait(const char *serial, unsigned int ms);
+/* Write a line to a file of sysfs: 0, or -1 and errno. */
+int echo(const char *path, const char *text);
+/* Unload a module, if it is not in use. */
+int rmmod(const char *name);
+/* How often a loop is to go round: VM_ROUNDS of the lab, otherwise @usual. */
+unsigned int rounds(unsigned int usual);
 /* A striped array of two drives; its descriptor. Once in a boot. */
 int array_start(void);
 void *host_alloc(size_t bytes);
@@ -138,6 +149,7 @@ int test_other_owner(void);
 int test_map_rules(void);
 int test_map_parts(void);
 int test_map_fork(void);
+int test_map_race(void);
 int test_munmap_in_flight(void);
 int test_kill_in_flight(void);
 int test_close_in_flight(void);
@@ -163,5 +175,12 @@ int test_engine_refused(void);
 int test_engine_tool(void);
 int test_engine_raid(void);
 int test_engine_permission(void);
+int test_engine_errors(void);
+int test_engine_unplugged(void);
+int test_engine_unplugged_fs(void);
+int test_engine_killed(void);
+int test_engine_freed_loop(void);
+int test_engine_unload(void);
+int test_engine_gpu_gone(void);
 
 #endif

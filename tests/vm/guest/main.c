@@ -29,6 +29,7 @@ static const struct test tests[] = {
 	{ "map_rules", test_map_rules },
 	{ "map_parts", test_map_parts },
 	{ "map_fork", test_map_fork },
+	{ "map_race", test_map_race },
 	{ "munmap_in_flight", test_munmap_in_flight },
 	{ "kill_in_flight", test_kill_in_flight },
 	{ "close_in_flight", test_close_in_flight },
@@ -54,6 +55,13 @@ static const struct test tests[] = {
 	{ "engine_tool", test_engine_tool },
 	{ "engine_raid", test_engine_raid },
 	{ "engine_permission", test_engine_permission },
+	{ "engine_errors", test_engine_errors },
+	{ "engine_unplugged", test_engine_unplugged },
+	{ "engine_unplugged_fs", test_engine_unplugged_fs },
+	{ "engine_killed", test_engine_killed },
+	{ "engine_freed_loop", test_engine_freed_loop },
+	{ "engine_unload", test_engine_unload },
+	{ "engine_gpu_gone", test_engine_gpu_gone },
 };
 
 static int mark(long number)

@@ -3,7 +3,9 @@
  * What the guest's tests stand on: the GPU, the module, the drives.
  */
 #include <dirent.h>
+#include <glob.h>
 #include <liburing.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "guest.h"
@@ -117,31 +119,102 @@ void memory_close(struct memory *memory)
 	free(memory->physical);
 }
 
-int drive_open(const char *serial, int flags)
+bool drive_find(const char *serial, char *name, size_t room)
 {
 	char path[300], text[64];
 	struct dirent *entry;
-	int fd = -1;
+	bool found = false;
 	DIR *dir = opendir("/sys/block");
 
 	expect(dir);
-	while (fd < 0 && (entry = readdir(dir))) {
+	while (!found && (entry = readdir(dir))) {
 		FILE *file;
 
 		snprintf(path, sizeof(path), "/sys/block/%s/device/serial", entry->d_name);
 		file = fopen(path, "r");
 		if (!file)
 			continue;
-		if (fscanf(file, "%63s", text) == 1 && !strcmp(text, serial)) {
-			snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-			fd = open(path, flags | O_CLOEXEC);
-			expect(fd >= 0);
-		}
+		found = fscanf(file, "%63s", text) == 1 && !strcmp(text, serial);
+		if (found)
+			snprintf(name, room, "%s", entry->d_name);
 		fclose(file);
 	}
 	closedir(dir);
+	return found;
+}
+
+int drive_open(const char *serial, int flags)
+{
+	char name[64], path[80];
+	int fd;
+
+	expect(drive_find(serial, name, sizeof(name)));
+	snprintf(path, sizeof(path), "/dev/%s", name);
+	fd = open(path, flags | O_CLOEXEC);
 	expect(fd >= 0);
 	return fd;
+}
+
+void drive_pci(const char *serial, char *pci, size_t room)
+{
+	char name[64], pattern[160], target[256];
+	glob_t paths;
+	size_t i;
+
+	expect(drive_find(serial, name, sizeof(name)));
+	pci[0] = '\0';
+	/* With multipath in the kernel a namespace belongs to several controllers. */
+	snprintf(pattern, sizeof(pattern), "/sys/block/%s/device/{,nvme*/}device", name);
+	expect(glob(pattern, GLOB_BRACE, NULL, &paths) == 0);
+	for (i = 0; i < paths.gl_pathc; i++) {
+		ssize_t n = readlink(paths.gl_pathv[i], target, sizeof(target) - 1);
+
+		if (n <= 0)
+			continue;
+		target[n] = '\0';
+		if (strchr(strrchr(target, '/'), ':'))
+			snprintf(pci, room, "%s", strrchr(target, '/') + 1);
+	}
+	globfree(&paths);
+	expect(pci[0]);
+}
+
+bool drive_wait(const char *serial, unsigned int ms)
+{
+	char name[64], path[80];
+
+	for (; ms; ms--) {
+		if (drive_find(serial, name, sizeof(name))) {
+			snprintf(path, sizeof(path), "/dev/%s", name);
+			if (!access(path, F_OK))
+				return true;
+		}
+		sleep_ms(1);
+	}
+	return false;
+}
+
+int echo(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), ret;
+
+	expect(fd >= 0);
+	ret = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+	close(fd);
+	return ret;
+}
+
+int rmmod(const char *name)
+{
+	return (int)syscall(SYS_delete_module, name, O_NONBLOCK);
+}
+
+unsigned int rounds(unsigned int usual)
+{
+	const char *text = getenv("ROUNDS");
+	unsigned long wanted = text ? strtoul(text, NULL, 10) : 0;
+
+	return wanted ? (unsigned int)wanted : usual;
 }
 
 void *host_alloc(size_t bytes)
