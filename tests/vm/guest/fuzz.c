@@ -286,15 +286,23 @@ static void fuzz_map(unsigned int *seed, size_t slot)
 	munmap((void *)(map + behind), bytes - behind);
 }
 
-static void fuzz_gpu(unsigned int *seed, int gpu)
+/* Free memory, which others may be using, and allocate some in its place, or not yet. */
+static void fuzz_gpu(unsigned int *seed)
 {
+	static bool busy[NR_SLOTS];
 	struct simgpu_alloc alloc = { .bytes = rnd(seed) % 1000000 };
 	size_t slot = rnd(seed) % NR_SLOTS;
-	__u64 address = addresses[slot];
+	int gpu = gpus[slot % NR_FILES];
+	__u64 address;
 
-	if (ioctl(gpu, SIMGPU_IOC_FREE, &address) == 0 || rnd(seed) % 4 == 0)
+	/* Of two at a time, both would allocate, and what one has would be lost. */
+	if (__atomic_exchange_n(&busy[slot], true, __ATOMIC_ACQUIRE))
+		return;
+	address = addresses[slot];
+	if (ioctl(gpu, SIMGPU_IOC_FREE, &address) || rnd(seed) % 4)
 		if (ioctl(gpu, SIMGPU_IOC_ALLOC, &alloc) == 0)
 			addresses[slot] = alloc.address;
+	__atomic_store_n(&busy[slot], false, __ATOMIC_RELEASE);
 }
 
 static void fuzz_reopen(unsigned int *seed, size_t slot)
@@ -346,7 +354,7 @@ static void *fuzz(void *data)
 				fuzz_reopen(&seed, slot);
 			break;
 		case 1 ... 4:
-			fuzz_gpu(&seed, gpus[slot]);
+			fuzz_gpu(&seed);
 			break;
 		case 5 ... 12:
 			fuzz_pin(&seed, slot);
