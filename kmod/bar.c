@@ -160,6 +160,10 @@ static struct pl_bar *bar_create(u64 physical)
 		err = -ENXIO;
 		goto err_free;
 	}
+	/* Without its driver it has no memory to give; what is made now would be in the way of one. */
+	err = -ENXIO;
+	if (!READ_ONCE(bar->pdev->dev.driver))
+		goto err_put;
 	bar->start = pci_resource_start(bar->pdev, bar->index);
 	bar->bytes = pci_resource_len(bar->pdev, bar->index);
 	err = choose_kind(bar);

@@ -219,42 +219,30 @@ static int info_of(struct pl_pin *pin, struct peerlane_info *request)
 	return 0;
 }
 
-static int info(struct pl_file *file, void __user *argument)
+/* INFO and ROUTE: both ask something of a pin, and begin with its handle. */
+static int ask(struct pl_file *file, bool is_info, void __user *argument)
 {
-	struct peerlane_info request;
+	union {
+		u32 handle;
+		struct peerlane_info info;
+		struct peerlane_route route;
+	} request;
+	size_t bytes = is_info ? sizeof(request.info) : sizeof(request.route);
 	struct pl_pin *pin;
 	int err;
 
-	if (copy_from_user(&request, argument, sizeof(request)))
+	BUILD_BUG_ON(offsetof(struct peerlane_info, handle));
+	BUILD_BUG_ON(offsetof(struct peerlane_route, handle));
+	if (copy_from_user(&request, argument, bytes))
 		return -EFAULT;
-	if (!reserved_clear(&request))
+	if (!(is_info ? reserved_clear(&request.info) : reserved_clear(&request.route)))
 		return -EINVAL;
 	pin = pl_pin_find(file, request.handle);
 	if (!pin)
 		return -ENOENT;
-	err = info_of(pin, &request);
+	err = is_info ? info_of(pin, &request.info) : pl_route(pin, &request.route);
 	pl_pin_put(pin);
-	if (!err && copy_to_user(argument, &request, sizeof(request)))
-		err = -EFAULT;
-	return err;
-}
-
-static int route(struct pl_file *file, void __user *argument)
-{
-	struct peerlane_route request;
-	struct pl_pin *pin;
-	int err;
-
-	if (copy_from_user(&request, argument, sizeof(request)))
-		return -EFAULT;
-	if (!reserved_clear(&request))
-		return -EINVAL;
-	pin = pl_pin_find(file, request.handle);
-	if (!pin)
-		return -ENOENT;
-	err = pl_route(pin, &request);
-	pl_pin_put(pin);
-	if (!err && copy_to_user(argument, &request, sizeof(request)))
+	if (!err && copy_to_user(argument, &request, bytes))
 		err = -EFAULT;
 	return err;
 }
@@ -286,9 +274,9 @@ static long file_ioctl(struct file *filp, unsigned int command, unsigned long ar
 	case PEERLANE_IOC_LIST:
 		return list(file, user);
 	case PEERLANE_IOC_INFO:
-		return info(file, user);
+		return ask(file, true, user);
 	case PEERLANE_IOC_ROUTE:
-		return route(file, user);
+		return ask(file, false, user);
 	case PEERLANE_IOC_COUNTERS:
 		return counters(user);
 	default:

@@ -92,13 +92,27 @@ struct pl_pin *pl_pin_find(struct pl_file *file, u32 handle)
 	return pin;
 }
 
+/*
+ * Let go of frames that nothing uses; are all of them gone? A mapping that was being made when the
+ * pin was stopped has its pages, but could not be found then: the kernel makes it known only after
+ * mmap() has been served. So all are emptied again for as long as something is in use.
+ */
+static bool try_release(struct pl_pin *pin)
+{
+	if (pl_frames_release(pin))
+		return true;
+	if (atomic_read(&pin->nr_mappings))
+		pl_map_empty(pin);
+	return false;
+}
+
 /* Wait until the frames are released, at most @wait_ms, or until the caller is killed. */
 static bool wait_released(struct pl_pin *pin, unsigned int wait_ms, bool killable)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(wait_ms);
 	unsigned int nap_ms = 1;
 
-	while (!pl_frames_release(pin)) {
+	while (!try_release(pin)) {
 		if (time_after(jiffies, end) || (killable && fatal_signal_pending(current)))
 			return false;
 		msleep(nap_ms);
@@ -118,7 +132,7 @@ static void pin_stop(struct pl_pin *pin, bool revoke)
 	if (revoke)
 		pin->revoked = true;
 	up_write(&pin->sem);
-	if (was_live)
+	if (was_live || atomic_read(&pin->nr_mappings))
 		pl_map_empty(pin);
 }
 
@@ -182,7 +196,7 @@ static void linger(struct work_struct *work)
 
 	mutex_lock(&lingering_lock);
 	list_for_each_entry_safe(pin, next, &lingering, node)
-		if (pl_frames_release(pin))
+		if (try_release(pin))
 			list_move_tail(&pin->node, &idle);
 	more = !list_empty(&lingering);
 	mutex_unlock(&lingering_lock);
@@ -217,7 +231,7 @@ static void stop_sharers(struct pl_pin *pin)
 {
 	struct pl_pin *other;
 	unsigned long handle = 0;
-	bool stop;
+	bool same;
 
 	if (!pl_frames_shared(pin))
 		return;
@@ -226,10 +240,10 @@ static void stop_sharers(struct pl_pin *pin)
 	while ((other = next_pin(&handle))) {
 		if (other != pin && !other->lease.persistent) {
 			down_read(&other->sem);
-			stop = other->live && pl_frames_marked(other);
+			same = pl_frames_marked(other);
 			up_read(&other->sem);
 			/* Its own callback comes too, and says that it is revoked. */
-			if (stop)
+			if (same)
 				pin_stop(other, false);
 		}
 		pl_pin_put(other);

@@ -77,6 +77,9 @@ static int get(u64 address, u64 length, struct nvidia_p2p_page_table **out,
 
 	if (!length || (address | length) % SIMGPU_PAGE_BYTES)
 		return -EINVAL;
+	/* Allocations are remembered when the device goes, but there is no memory. */
+	if (!sim.pdev)
+		return -ENODEV;
 	if (sim_fault(SIMGPU_FAULT_DELAY, &value))
 		msleep(min(value, 10000U));
 	if (sim_fault(fault, &value))

@@ -83,6 +83,7 @@ static const struct {
 	{ ESPIPE, "it is a pipe, socket or terminal: only files and block devices have positions" },
 	{ ENODEV, "no such GPU or back end on this machine" },
 	{ EREMOTEIO, "the GPU or its driver failed; peerlane_error() has its code" },
+	{ ENXIO, "the storage device is gone" },
 	{ EIO, "the storage device or file system failed" },
 	{ ENOSPC, "the file system is full" },
 	{ EDQUOT, "the disk quota is used up" },

@@ -81,6 +81,11 @@ int64_t pl_file_size(const struct peerlane_file *f)
 	return fstat(fd, &sb) ? -errno : sb.st_size;
 }
 
+bool pl_file_gone(const struct peerlane_file *f)
+{
+	return f->sized && pl_file_size(f) == 0;
+}
+
 /* The alignment O_DIRECT needs: what the kernel says, else a page, which is right everywhere. */
 static unsigned int direct_align(int fd)
 {
@@ -229,6 +234,7 @@ static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane
 		f->fd = fd;
 		f->fd_direct = reopen(fd, name, flags, true, f->direct_why, sizeof(f->direct_why));
 	}
+	f->sized = f->block && pl_file_size(f) > 0;
 	f->align = f->fd_direct >= 0 ? direct_align(f->fd_direct) : PAGE;
 	if (!f->align || f->align > 64 * 1024) {
 		pl_text(f->direct_why, sizeof(f->direct_why),

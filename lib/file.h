@@ -34,6 +34,7 @@ struct peerlane_file {
 	bool durable;	     /* opened with O_SYNC or O_DSYNC */
 	bool want_direct;    /* the caller opened it with O_DIRECT */
 	bool block;	     /* a block device */
+	bool sized;	     /* ...that had a size when it was opened */
 	bool mapped_write;   /* may be written through a mapping, see wmap.h */
 	unsigned int align;  /* of offsets and memory for O_DIRECT; a power of two */
 	unsigned long magic; /* statfs f_type */
@@ -61,6 +62,8 @@ int pl_file_datasync(const struct peerlane_file *file);
 size_t pl_file_ops_io(const struct peerlane_file *file, enum peerlane_op op, char *mem,
 		      size_t bytes, off_t offset, size_t got, int *err);
 
+/* A block device that has lost its drive: the kernel says that it is empty now. */
+bool pl_file_gone(const struct peerlane_file *file);
 /* Current size; 0 where it is not known; or a negative errno. */
 int64_t pl_file_size(const struct peerlane_file *file);
 /* Name of the file system type of @magic. */

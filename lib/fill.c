@@ -326,6 +326,9 @@ size_t pl_fill_sync(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
 	got = sync_staged(job, f, got, err);
 	if (f->p2p_err && f->p2p_err != -EFAULT && got == f->bytes)
 		pl_p2p_misled(job->ctx, &job->segs[job->units[f->unit].seg], f->p2p_err);
+	/* Not the end of the file, and not a full one. */
+	if (got < f->bytes && (!*err || *err == -ENOSPC) && pl_file_gone(f->file))
+		*err = -ENXIO;
 	return got;
 }
 

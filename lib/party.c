@@ -211,7 +211,10 @@ static void pushed_done(struct owner *o, const struct pl_ring_done *d)
 	pl_fill_plan_direct(job, u, &fill);
 	got = d->result > 0 ? pl_fill_got(&fill, (size_t)d->result) : 0;
 	if (fill.path == PEERLANE_PATH_P2P && got < fill.bytes) {
-		pl_fill_leave_p2p(job, &fill, d->result < 0 ? d->result : -EIO);
+		/* A drive's error may be that of a neighbour the kernel had joined it with: then it
+		 * is tried again, alone. */
+		if (d->result >= 0 || d->result == -EFAULT || o->gave_up)
+			pl_fill_leave_p2p(job, &fill, d->result < 0 ? d->result : -EIO);
 		got = 0;
 	}
 	/* Once given up, the device is not asked again: it would make us wait again. */

@@ -293,7 +293,7 @@ int peerlane_file_sync(struct peerlane_file *file);
  * Return: bytes read; -EBADF closed or not open for reading; -EINVAL NULL memory or negative
  * offset; -EFAULT @addr is no memory of this process or the range passes the end of its
  * allocation; -ERANGE it passes the end of a registered buffer; -EOVERFLOW; -EIO or another
- * errno of the file system; -EREMOTEIO the GPU failed (see peerlane_error()); -ETIMEDOUT;
+ * errno of the file system; -ENXIO the drive of a block device is gone; -EREMOTEIO the GPU failed (see peerlane_error()); -ETIMEDOUT;
  * -ENOMEM.
  */
 ssize_t peerlane_read(struct peerlane_file *file, void *addr, size_t bytes, off_t offset);

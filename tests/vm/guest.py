@@ -9,6 +9,9 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
+FUZZ_SECONDS = int(os.environ.get("VM_FUZZ_SECONDS", "8"))
+# How often loops go round; 0: as often as each of them thinks right for every day.
+ROUNDS = int(os.environ.get("VM_ROUNDS", "0"))
 # What the tests need of the kernel's own modules.
 MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
 # ...and those of the layout "below", which take their time to start.
@@ -157,7 +160,7 @@ def qemu_command(lab, kernel, boot, images, work):
               boot.layout.append,
               "pl.tests=" + ",".join(boot.tests), f"pl.drives={nr_disks(boot, images)}",
               "pl.below=1 pl.scsi_debug=dev_size_mb=4" if boot.layout.below else "",
-              "pl.fuzz=" + os.environ.get("VM_FUZZ_SECONDS", "8")]
+              f"pl.fuzz={FUZZ_SECONDS}", f"pl.rounds={ROUNDS}"]
     append += [f"pl.{module}=" + ",".join(values)
                for module, values in boot.parameters.items() if values]
     results = os.path.join(work, "results.txt")

@@ -32,11 +32,13 @@ class Images:
         self.source = os.path.join(work, "src")
         # Slow enough that tests find requests under way.
         slow = f"file={self.slow},format=raw,throttling.bps-read=8388608"
-        # Reads that touch the sector at 1 MiB fail, always.
+        # Reads that touch the sector at 1 MiB fail, always; so do writes to that at 2 MiB.
         bad = (f"driver=raw,file.driver=blkdebug,file.image.driver=file,"
                f"file.image.filename={self.bad},file.inject-error.0.event=none,"
                f"file.inject-error.0.iotype=read,file.inject-error.0.errno=5,"
-               f"file.inject-error.0.sector=2048")
+               f"file.inject-error.0.sector=2048,file.inject-error.1.event=none,"
+               f"file.inject-error.1.iotype=write,file.inject-error.1.errno=5,"
+               f"file.inject-error.1.sector=4096")
         self.drives = [("raw0", f"file={self.raw},format=raw"),
                        ("fs0", f"file={self.fs},format=raw"), ("slow0", slow), ("bad0", bad)]
         self.drives += [(f"raid{n}", f"file={path},format=raw")

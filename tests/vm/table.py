@@ -93,6 +93,14 @@ class Lab:
         else:
             raise ValueError(f"lab.table: what is a {kind}?")
 
+    def only(self, boots, tests):
+        """Leave only some boots and, of those, some tests; all when none are named."""
+        self.boots = [boot for boot in self.boots if not boots or boot.name in boots]
+        if tests:
+            for boot in self.boots:
+                boot.tests = [test for test in boot.tests if test in tests]
+            self.boots = [boot for boot in self.boots if boot.tests]
+
     def pick(self, names):
         unknown = set(names) - {kernel.name for kernel in self.kernels}
         if unknown:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests of the library share: a context on the test GPU, with memory whose every byte is
- * known.
+ * What the tests of the library share: a context on the test GPU, files, and what GPU memory must
+ * hold.
  */
 #ifndef ENGINE_H
 #define ENGINE_H
@@ -13,19 +13,30 @@
 
 /* What the library's test of a drive and a GPU reads, once in each context. */
 #define TEST_BYTES 16384u
-/* GPU memory of an engine. */
+#define FILE_BYTES (4 * MIB + 1000)
 #define ROOM (5 * MIB)
 
+/**
+ * struct engine - a context with some GPU memory
+ * @ctx: context
+ * @gpu: memory of ROOM bytes
+ * @model: what it must hold
+ * @seen: room to look at it
+ */
 struct engine {
 	struct peerlane *ctx;
 	char *gpu;
-	unsigned char *model; /* what GPU memory must hold */
+	unsigned char *model;
 	unsigned char *seen;
 };
 
 void engine_open(struct engine *e);
+void engine_open_depth(struct engine *e, size_t slot_bytes, unsigned int depth);
 void engine_close(struct engine *e);
-/* Bytes that went by p2p so far, both ways. */
+/* New memory instead of the old, which was freed. */
+void engine_renew(struct engine *e);
+
+/* Bytes moved by p2p so far, both ways. */
 size_t p2p_bytes(struct engine *e);
 /* ...and of these, those written. */
 size_t p2p_written(struct engine *e);
@@ -68,5 +79,23 @@ struct below {
 void below_check(const struct below *b);
 /* The flags of a file's extents (FIEMAP_EXTENT_*), all together. */
 unsigned int extent_flags(const char *path);
+
+/* --- bystander.c --- */
+
+/**
+ * struct bystander - a process that uses another drive meanwhile
+ * @pid: of it
+ * @stop: closed to end it
+ *
+ * To be started before this process has a context.
+ */
+struct bystander {
+	pid_t pid;
+	int stop;
+};
+
+void bystander_start(struct bystander *b);
+/* It must have noticed nothing. */
+void bystander_end(struct bystander *b);
 
 #endif

@@ -1,23 +1,55 @@
 // SPDX-License-Identifier: MIT
 /*
- * Calls without sense, by an unprivileged user in several threads, for a bounded time. Whatever is
- * mapped in the end must be memory of ours: each mapping is read and written.
+ * Calls without sense, by an unprivileged user in several threads and their children, for a bounded
+ * time. Whatever can be mapped must be memory of ours: each mapping is read and written, by the CPU
+ * and by a drive, and another user's memory must be as it was in the end.
  */
 #include <pthread.h>
 #include <setjmp.h>
+#include <sys/uio.h>
 
 #include "guest.h"
 
 #define NR_THREADS 3
 #define NR_FILES 4
+#define NR_OTHERS 6
+#define NR_SLOTS 64
+#define FUZZER 65534
+#define VICTIM 65533
+#define VICTIM_BYTES (512 * KIB)
+
+/* What is seen to work, so that the fuzzer is known to get somewhere. */
+enum success {
+	OK_HELLO,
+	OK_PIN,
+	OK_UNPIN,
+	OK_LIST,
+	OK_INFO,
+	OK_ROUTE,
+	OK_COUNTERS,
+	OK_MMAP,
+	OK_READ,
+	OK_MREMAP,
+	OK_FORK,
+	NR_SUCCESS,
+};
+
+static const char *const words[NR_SUCCESS] = { "hello", "pin",	  "unpin",    "list",
+					       "info",	"route",  "counters", "mmap",
+					       "drive", "mremap", "fork" };
+static const unsigned long known[] = { PEERLANE_IOC_HELLO,   PEERLANE_IOC_PIN,	PEERLANE_IOC_UNPIN,
+				       PEERLANE_IOC_LIST,    PEERLANE_IOC_INFO, PEERLANE_IOC_ROUTE,
+				       PEERLANE_IOC_COUNTERS };
 
 static int files[NR_FILES];
 static int gpus[NR_FILES];
-static uint32_t handles[64];
-static uint64_t addresses[64];
+static int others[NR_OTHERS]; /* descriptors of something else */
+static int drive_file;
+static uint32_t handles[NR_SLOTS];
+static uint64_t addresses[NR_SLOTS];
 static double end;
 static __thread sigjmp_buf resume;
-static unsigned long calls;
+static unsigned long calls, successes[NR_SUCCESS];
 
 static void on_fault(int number)
 {
@@ -29,12 +61,19 @@ static uint64_t rnd(unsigned int *seed)
 	return (uint64_t)rand_r(seed) << 32 ^ (uint64_t)rand_r(seed) << 16 ^ (uint64_t)rand_r(seed);
 }
 
+static void note(enum success what, bool good)
+{
+	if (good)
+		__atomic_fetch_add(&successes[what], 1, __ATOMIC_RELAXED);
+}
+
 /* A number that is interesting, near something interesting, or any. */
 static uint64_t odd_number(unsigned int *seed)
 {
 	static const uint64_t edges[] = { 0,	      1,	  4095,	      4096,
 					  65535,      65536,	  1ULL << 20, 1ULL << 31,
-					  1ULL << 32, 1ULL << 40, 1ULL << 62, ~0ULL };
+					  1ULL << 32, 1ULL << 38, 1ULL << 40, 1ULL << 62,
+					  1ULL << 63, ~0ULL };
 
 	switch (rnd(seed) % 4) {
 	case 0:
@@ -42,75 +81,228 @@ static uint64_t odd_number(unsigned int *seed)
 	case 1:
 		return edges[rnd(seed) % (sizeof(edges) / sizeof(*edges))] + rnd(seed) % 9 - 4;
 	case 2:
-		return addresses[rnd(seed) % 64] + (rnd(seed) % 3) * 4096;
+		return addresses[rnd(seed) % NR_SLOTS] + (rnd(seed) % 3) * 4096;
 	default:
 		return rnd(seed);
 	}
 }
 
+/* A handle of a file, by now perhaps gone; of another file, or of the other user; any number. */
+static uint32_t some_handle(unsigned int *seed, size_t slot)
+{
+	switch (rnd(seed) % 16) {
+	case 0:
+		return (uint32_t)odd_number(seed);
+	case 1 ... 3:
+		return handles[rnd(seed) % NR_SLOTS];
+	default:
+		return handles[rnd(seed) % NR_SLOTS / NR_FILES * NR_FILES + slot];
+	}
+}
+
+/* Any descriptor: ours, another kind, closed, none. */
+static int some_fd(unsigned int *seed)
+{
+	switch (rnd(seed) % 8) {
+	case 0:
+		return (int)odd_number(seed);
+	case 1:
+		return files[rnd(seed) % NR_FILES];
+	case 2:
+		return gpus[rnd(seed) % NR_FILES];
+	case 3:
+		return drive_file;
+	default:
+		return others[rnd(seed) % NR_OTHERS];
+	}
+}
+
+/* Any command with any words, some of them pointers to where nothing is. */
 static void fuzz_ioctl(unsigned int *seed, int fd)
 {
-	static const unsigned long known[] = { PEERLANE_IOC_HELLO,   PEERLANE_IOC_PIN,
-					       PEERLANE_IOC_UNPIN,   PEERLANE_IOC_LIST,
-					       PEERLANE_IOC_INFO,    PEERLANE_IOC_ROUTE,
-					       PEERLANE_IOC_COUNTERS };
-	uint64_t words[32] = { 0 };
-	size_t i;
+	uint64_t request[32] = { 0 };
+	size_t i, which = rnd(seed) % (sizeof(known) / sizeof(*known));
+	unsigned long command = known[which];
+	bool whole = rnd(seed) % 16;
 
 	for (i = 0; i < 4; i++)
 		if (rnd(seed) % 3)
-			words[i] = odd_number(seed);
+			request[i] = odd_number(seed);
 	if (rnd(seed) % 2)
-		memcpy(words, &handles[rnd(seed) % 64], sizeof(*handles));
+		memcpy(request, &handles[rnd(seed) % NR_SLOTS], sizeof(*handles));
 	if (rnd(seed) % 16 == 0)
-		words[rnd(seed) % 32] = odd_number(seed);
-	ioctl(fd, rnd(seed) % 16 ? known[rnd(seed) % 7] : rnd(seed),
-	      rnd(seed) % 16 ? (uint64_t)(uintptr_t)words : odd_number(seed));
+		request[rnd(seed) % 32] = odd_number(seed);
+	if (rnd(seed) % 16 == 0)
+		command = rnd(seed) % 2 ? rnd(seed) : command ^ 1UL << rnd(seed) % 32;
+	if (rnd(seed) % 32 == 0)
+		fd = some_fd(seed);
+	ioctl(fd, command, whole ? (uint64_t)(uintptr_t)request : odd_number(seed));
 }
 
-static void fuzz_pin(unsigned int *seed, int fd)
+/* Calls that have a chance, with one thing wrong now and then. */
+static void fuzz_ask(unsigned int *seed, size_t slot)
 {
+	int fd = files[slot];
+	static __thread uint64_t room[4096];
+	struct peerlane_hello hello = { .version = 1, .oldest = 1 };
+	struct peerlane_list list = { .handles = (uintptr_t)room,
+				      .nr_room = (uint32_t)odd_number(seed) };
+	struct peerlane_info info = { .handle = some_handle(seed, slot) };
+	struct peerlane_route route = { .handle = some_handle(seed, slot), .fd = some_fd(seed) };
+	struct peerlane_counters counters;
+
+	switch (rnd(seed) % 5) {
+	case 0:
+		note(OK_HELLO, ioctl(fd, PEERLANE_IOC_HELLO, &hello) == 0);
+		break;
+	case 1:
+		note(OK_LIST, ioctl(fd, PEERLANE_IOC_LIST, &list) == 0);
+		break;
+	case 2:
+		room[0] = 0;
+		if (rnd(seed) % 2) {
+			info.physical = (uintptr_t)room;
+			info.nr_room = (uint32_t)odd_number(seed);
+			if (ioctl(fd, PEERLANE_IOC_INFO, &info) == 0 || room[0])
+				fail("physical addresses without privilege");
+		} else {
+			note(OK_INFO, ioctl(fd, PEERLANE_IOC_INFO, &info) == 0);
+		}
+		break;
+	case 3:
+		note(OK_ROUTE, ioctl(fd, PEERLANE_IOC_ROUTE, &route) == 0);
+		break;
+	default:
+		note(OK_COUNTERS, ioctl(fd, PEERLANE_IOC_COUNTERS, &counters) == 0);
+	}
+}
+
+static void fuzz_pin(unsigned int *seed, size_t slot)
+{
+	int fd = files[slot];
 	struct peerlane_pin pin;
-	uint64_t address = addresses[rnd(seed) % 64] + (rnd(seed) % 4) * 1000;
+	uint64_t address = addresses[rnd(seed) % NR_SLOTS] + (rnd(seed) % 4) * 1000;
+	bool good = dev_pin(fd, address, rnd(seed) % 300000, (uint32_t)rnd(seed) % 4, &pin) == 0;
 
-	if (dev_pin(fd, address, rnd(seed) % 300000, (uint32_t)rnd(seed) % 4, &pin) == 0)
-		handles[rnd(seed) % 64] = pin.handle;
+	note(OK_PIN, good);
+	/* Not over the first, which is the other user's. */
+	if (good)
+		handles[(rnd(seed) % (NR_SLOTS / NR_FILES - 1) + 1) * NR_FILES + slot] = pin.handle;
 	if (rnd(seed) % 4 == 0)
-		dev_unpin(fd, handles[rnd(seed) % 64]);
+		note(OK_UNPIN, dev_unpin(fd, some_handle(seed, slot)) == 0);
 }
 
-static void fuzz_map(unsigned int *seed, int fd)
+/* What can be done to a mapping, also by the kernel on behalf of others. */
+static void fuzz_use(unsigned int *seed, volatile char *map, size_t bytes)
 {
-	size_t bytes = (size_t)(rnd(seed) % 80 + 1) * 4096;
-	uint64_t at = ((uint64_t)handles[rnd(seed) % 64] << 40) + (rnd(seed) % 64) * 4096;
+	struct iovec iov = { .iov_base = (void *)map, .iov_len = bytes };
+	char copy[64];
+	struct iovec to = { .iov_base = copy, .iov_len = sizeof(copy) };
+	int pipes[2];
+
+	switch (rnd(seed) % 8) {
+	case 0:
+		note(OK_READ, pread(drive_file, (void *)map, bytes, 0) > 0);
+		break;
+	case 1:
+		/* The pages stay in the pipe until it is closed. */
+		if (pipe(pipes) == 0) {
+			(void)!vmsplice(pipes[1], &iov, 1, SPLICE_F_NONBLOCK);
+			close(pipes[0]);
+			close(pipes[1]);
+		}
+		break;
+	case 2:
+		mprotect((void *)map, bytes, (int)(rnd(seed) % 8));
+		break;
+	case 3:
+		mlock((void *)map, bytes);
+		break;
+	case 4:
+		(void)!process_vm_readv(getpid(), &to, 1, &iov, 1, 0);
+		break;
+	default:
+		madvise((void *)map, bytes, (int)(rnd(seed) % 26));
+	}
+}
+
+/* Larger, smaller, elsewhere; a second one of it; the old one left in place. */
+static volatile char *fuzz_move(unsigned int *seed, volatile char *map, size_t *bytes)
+{
+	size_t new = (size_t)(rnd(seed) % 80 + 1) * 4096;
+	void *moved = MAP_FAILED;
+
+	switch (rnd(seed) % 4) {
+	case 0:
+		moved = mremap((void *)map, 0, new, MREMAP_MAYMOVE);
+		if (moved != MAP_FAILED)
+			munmap(moved, new);
+		break;
+	case 1:
+		moved = mremap((void *)map, *bytes, *bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+		if (moved != MAP_FAILED)
+			munmap(moved, *bytes);
+		break;
+	default:
+		moved = mremap((void *)map, *bytes, new, (int)(rnd(seed) % 2));
+		if (moved != MAP_FAILED) {
+			map = moved;
+			*bytes = new;
+		}
+	}
+	note(OK_MREMAP, moved != MAP_FAILED);
+	return map;
+}
+
+static void fuzz_map(unsigned int *seed, size_t slot)
+{
+	size_t bytes = (size_t)(rnd(seed) % 80 + 1) * 4096, hole, behind;
+	uint64_t at = ((uint64_t)some_handle(seed, slot) << 40) + (rnd(seed) % 64) * 4096;
 	volatile char *map;
 
 	if (rnd(seed) % 8 == 0)
 		at = odd_number(seed) & ~4095ULL;
+	if (rnd(seed) % 32 == 0)
+		bytes = odd_number(seed) & ~4095ULL;
 	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, rnd(seed) % 16 ? MAP_SHARED : MAP_PRIVATE,
-		   fd, (off_t)at);
+		   files[slot], (off_t)at);
 	if (map == MAP_FAILED)
 		return;
+	note(OK_MMAP, true);
 	if (sigsetjmp(resume, 1) == 0) {
 		map[rnd(seed) % bytes] = (char)rnd(seed);
 		(void)map[rnd(seed) % bytes];
-		madvise((void *)map, bytes, (int)(rnd(seed) % 26));
+		fuzz_use(seed, map, bytes);
 	}
 	if (rnd(seed) % 2)
-		mremap((void *)map, bytes, (size_t)(rnd(seed) % 80) * 4096, (int)(rnd(seed) % 2));
-	munmap((void *)(map + 4096 * (rnd(seed) % 2)), bytes);
-	munmap((void *)map, bytes);
+		map = fuzz_move(seed, map, &bytes);
+	/* In pieces, and none of them twice: others map things here too. */
+	hole = rnd(seed) % bytes & ~4095UL;
+	behind = hole + rnd(seed) % (bytes - hole) / 4096 * 4096;
+	if (behind > hole)
+		munmap((void *)(map + hole), behind - hole);
+	if (hole)
+		munmap((void *)map, hole);
+	munmap((void *)(map + behind), bytes - behind);
 }
 
-static void fuzz_gpu(unsigned int *seed, int gpu)
+/* Free memory, which others may be using, and allocate some in its place, or not yet. */
+static void fuzz_gpu(unsigned int *seed)
 {
+	static bool busy[NR_SLOTS];
 	struct simgpu_alloc alloc = { .bytes = rnd(seed) % 1000000 };
-	size_t slot = rnd(seed) % 64;
-	__u64 address = addresses[slot];
+	size_t slot = rnd(seed) % NR_SLOTS;
+	int gpu = gpus[slot % NR_FILES];
+	__u64 address;
 
-	if (ioctl(gpu, SIMGPU_IOC_FREE, &address) == 0 || rnd(seed) % 4 == 0)
+	/* Of two at a time, both would allocate, and what one has would be lost. */
+	if (__atomic_exchange_n(&busy[slot], true, __ATOMIC_ACQUIRE))
+		return;
+	address = addresses[slot];
+	if (ioctl(gpu, SIMGPU_IOC_FREE, &address) || rnd(seed) % 4)
 		if (ioctl(gpu, SIMGPU_IOC_ALLOC, &alloc) == 0)
 			addresses[slot] = alloc.address;
+	__atomic_store_n(&busy[slot], false, __ATOMIC_RELEASE);
 }
 
 static void fuzz_reopen(unsigned int *seed, size_t slot)
@@ -127,6 +319,28 @@ static void fuzz_reopen(unsigned int *seed, size_t slot)
 	close(fd);
 }
 
+/* A child has the descriptors, and mappings only where somebody asked for that. */
+static void fuzz_fork(unsigned int *seed, size_t slot)
+{
+	pid_t pid;
+	int i;
+
+	pid = fork();
+	if (pid < 0)
+		return;
+	if (!pid) {
+		for (i = 0; i < 8; i++) {
+			fuzz_map(seed, slot);
+			fuzz_pin(seed, slot);
+			fuzz_ask(seed, slot);
+		}
+		_exit(0);
+	}
+	if (rnd(seed) % 2)
+		kill(pid, SIGKILL);
+	note(OK_FORK, waitpid(pid, NULL, 0) == pid);
+}
+
 static void *fuzz(void *data)
 {
 	unsigned int seed = *(unsigned int *)data;
@@ -134,19 +348,26 @@ static void *fuzz(void *data)
 
 	while (seconds() < end) {
 		slot = rnd(&seed) % NR_FILES;
-		switch (rnd(&seed) % 16) {
+		switch (rnd(&seed) % 32) {
 		case 0:
-			fuzz_reopen(&seed, slot);
+			if (rnd(&seed) % 8 == 0)
+				fuzz_reopen(&seed, slot);
 			break;
-		case 1:
-		case 2:
-			fuzz_gpu(&seed, gpus[slot]);
+		case 1 ... 4:
+			fuzz_gpu(&seed);
 			break;
-		case 3 ... 6:
-			fuzz_pin(&seed, files[slot]);
+		case 5 ... 12:
+			fuzz_pin(&seed, slot);
 			break;
-		case 7 ... 10:
-			fuzz_map(&seed, files[slot]);
+		case 13 ... 20:
+			fuzz_map(&seed, slot);
+			break;
+		case 21 ... 26:
+			fuzz_ask(&seed, slot);
+			break;
+		case 27:
+			if (rnd(&seed) % 4 == 0)
+				fuzz_fork(&seed, slot);
 			break;
 		default:
 			fuzz_ioctl(&seed, files[slot]);
@@ -156,6 +377,86 @@ static void *fuzz(void *data)
 	return NULL;
 }
 
+/* ------------------------------------------------------------------ the other user */
+
+/* Pins and maps memory, tells its handle, and looks at the memory until told to stop. */
+static void be_victim(int stop, int tell)
+{
+	char *want = host_alloc(VICTIM_BYTES), *seen = host_alloc(VICTIM_BYTES);
+	struct peerlane_info info = { 0 };
+	struct peerlane_pin pin;
+	uint64_t address;
+	unsigned long nr = 0;
+	int gpu, dev;
+	char *map;
+
+	expect(setgid(VICTIM) == 0 && setuid(VICTIM) == 0);
+	gpu = gpu_open();
+	dev = dev_open();
+	address = gpu_alloc(gpu, VICTIM_BYTES);
+	expect(dev_pin(dev, address, VICTIM_BYTES, 0, &pin) == 0);
+	map = mmap(NULL, VICTIM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, dev,
+		   (off_t)pin.map_offset);
+	expect(map != MAP_FAILED);
+	fill(want, VICTIM_BYTES, 99);
+	memcpy(map, want, VICTIM_BYTES);
+	expect(write(tell, &pin.handle, sizeof(pin.handle)) == sizeof(pin.handle));
+	do {
+		gpu_copy(gpu, address, seen, VICTIM_BYTES, false);
+		if (memcmp(seen, want, VICTIM_BYTES) != 0 || memcmp(map, want, VICTIM_BYTES) != 0)
+			fail("another user's memory has changed");
+		info.handle = pin.handle;
+		expect(ioctl(dev, PEERLANE_IOC_INFO, &info) == 0);
+		expect(info.state == 0 && info.nr_mappings == 1);
+		nr++;
+	} while (read(stop, seen, 1) < 0 && !usleep(20000));
+	printf("the other user looked %lu times\n", nr);
+}
+
+static pid_t victim_start(int *stop, uint32_t *handle)
+{
+	int stops[2], tells[2];
+	pid_t pid;
+
+	expect(pipe2(stops, O_NONBLOCK | O_CLOEXEC) == 0 && pipe2(tells, O_CLOEXEC) == 0);
+	pid = fork();
+	expect(pid >= 0);
+	if (!pid) {
+		close(stops[1]);
+		be_victim(stops[0], tells[1]);
+		fflush(stdout);
+		_exit(0);
+	}
+	close(stops[0]);
+	close(tells[1]);
+	expect(read(tells[0], handle, sizeof(*handle)) == sizeof(*handle));
+	*stop = stops[1];
+	return pid;
+}
+
+/* ------------------------------------------------------------------ the test */
+
+static void open_all(void)
+{
+	int i;
+
+	/* Opened with privilege, as a service might, and handed on. */
+	drive_file = open("/mnt/src", O_RDONLY | O_DIRECT);
+	others[0] = open("/proc/version", O_RDONLY);
+	others[1] = open("/mnt", O_RDONLY | O_DIRECTORY);
+	others[2] = open("/dev/null", O_RDWR);
+	others[3] = drive_open("raw0", O_RDONLY);
+	expect(pipe(&others[4]) == 0);
+	expect(drive_file >= 0 && others[0] >= 0 && others[1] >= 0 && others[2] >= 0);
+	expect(setgid(FUZZER) == 0 && setuid(FUZZER) == 0);
+	for (i = 0; i < NR_FILES; i++) {
+		files[i] = dev_open();
+		gpus[i] = gpu_open();
+	}
+	for (i = 0; i < NR_SLOTS; i++)
+		addresses[i] = gpu_alloc(gpus[i % NR_FILES], 200000);
+}
+
 static void fuzz_all(void *data)
 {
 	struct sigaction action = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
@@ -163,15 +464,9 @@ static void fuzz_all(void *data)
 	unsigned int seeds[NR_THREADS], i;
 
 	(void)data;
-	expect(setgid(65534) == 0 && setuid(65534) == 0);
+	open_all();
 	sigaction(SIGBUS, &action, NULL);
 	sigaction(SIGSEGV, &action, NULL);
-	for (i = 0; i < NR_FILES; i++) {
-		files[i] = dev_open();
-		gpus[i] = gpu_open();
-	}
-	for (i = 0; i < 64; i++)
-		addresses[i] = gpu_alloc(gpus[i % NR_FILES], 200000);
 	for (i = 0; i < NR_THREADS; i++) {
 		seeds[i] = i * 77 + (unsigned int)(seconds() * 1000);
 		printf("seed %u\n", seeds[i]);
@@ -179,15 +474,26 @@ static void fuzz_all(void *data)
 	}
 	for (i = 0; i < NR_THREADS; i++)
 		pthread_join(threads[i], NULL);
-	printf("%lu calls\n", calls);
-	expect(calls > 1000);
+	printf("%lu calls; successful:", calls);
+	for (i = 0; i < NR_SUCCESS; i++)
+		printf(" %s %lu", words[i], successes[i]);
+	printf("\n");
+	for (i = 0; i < NR_SUCCESS; i++)
+		if (!successes[i])
+			fail("no %s was successful", words[i]);
 }
 
 int test_fuzz(void)
 {
 	const char *time = getenv("FUZZ_SECONDS");
+	int stop, status;
+	pid_t pid;
 
+	pid = victim_start(&stop, &handles[0]);
 	end = seconds() + (time ? strtod(time, NULL) : 8);
 	in_child(fuzz_all, NULL, 0);
+	close(stop);
+	expect(waitpid(pid, &status, 0) == pid);
+	expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	return 0;
 }

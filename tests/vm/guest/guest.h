@@ -98,11 +98,24 @@ struct peerlane_counters dev_counters(int dev);
 void memory_open(struct memory *memory, size_t bytes, uint32_t flags);
 void memory_close(struct memory *memory);
 
-/* Path of the disk of which a file in /sys/block/NAME/device, like "serial", starts with a word. */
+/* Path of the disk of which a file in /sys/block/NAME/device, like "serial", starts with a word;
+ * false if there is none. */
 #define DISK_PATH 64
+bool disk_find(const char *key, const char *value, char *path);
+/* The same where there must be one. */
 void disk_path(const char *key, const char *value, char *path);
 /* The block device with a serial number. */
 int drive_open(const char *serial, int flags);
+/* PCI address of its controller, as sysfs writes it. */
+void drive_pci(const char *serial, char *pci, size_t room);
+/* Whether it is there before the time is up. */
+bool drive_wait(const char *serial, unsigned int ms);
+/* Write a line to a file of sysfs: 0, or -1 and errno. */
+int echo(const char *path, const char *text);
+/* Unload a module, if it is not in use. */
+int rmmod(const char *name);
+/* How often a loop is to go round: VM_ROUNDS of the lab, otherwise @usual. */
+unsigned int rounds(unsigned int usual);
 /* /dev/md0, an array of two drives, striped (level 0) or of 4 MiB mirrored (level 1). */
 int array_start(int level);
 void array_stop(int array);
@@ -142,6 +155,7 @@ int test_other_owner(void);
 int test_map_rules(void);
 int test_map_parts(void);
 int test_map_fork(void);
+int test_map_race(void);
 int test_munmap_in_flight(void);
 int test_kill_in_flight(void);
 int test_close_in_flight(void);
@@ -178,5 +192,12 @@ int test_engine_inline(void);
 int test_engine_reflink(void);
 int test_engine_far(void);
 int test_route_acs(void);
+int test_engine_errors(void);
+int test_engine_unplugged(void);
+int test_engine_unplugged_fs(void);
+int test_engine_killed(void);
+int test_engine_freed_loop(void);
+int test_engine_unload(void);
+int test_engine_gpu_gone(void);
 
 #endif

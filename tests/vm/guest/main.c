@@ -29,6 +29,7 @@ static const struct test tests[] = {
 	{ "map_rules", test_map_rules },
 	{ "map_parts", test_map_parts },
 	{ "map_fork", test_map_fork },
+	{ "map_race", test_map_race },
 	{ "munmap_in_flight", test_munmap_in_flight },
 	{ "kill_in_flight", test_kill_in_flight },
 	{ "close_in_flight", test_close_in_flight },
@@ -65,6 +66,13 @@ static const struct test tests[] = {
 	{ "engine_reflink", test_engine_reflink },
 	{ "engine_far", test_engine_far },
 	{ "route_acs", test_route_acs },
+	{ "engine_errors", test_engine_errors },
+	{ "engine_unplugged", test_engine_unplugged },
+	{ "engine_unplugged_fs", test_engine_unplugged_fs },
+	{ "engine_killed", test_engine_killed },
+	{ "engine_freed_loop", test_engine_freed_loop },
+	{ "engine_unload", test_engine_unload },
+	{ "engine_gpu_gone", test_engine_gpu_gone },
 };
 
 static int mark(long number)

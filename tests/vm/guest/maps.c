@@ -2,6 +2,8 @@
 /*
  * Mappings: what may be mapped and how, in parts, moved, forked, and taken away during I/O.
  */
+#include <pthread.h>
+
 #include "guest.h"
 
 int test_map_rules(void)
@@ -150,6 +152,59 @@ int test_map_fork(void)
 	expect(waitpid(pid, &status, 0) == pid);
 	expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	in_child(through_exec, NULL, 0);
+	return 0;
+}
+
+struct race {
+	struct memory memory;
+	pthread_barrier_t both;
+	char *map;
+};
+
+static void *race_map(void *data)
+{
+	struct race *r = data;
+
+	pthread_barrier_wait(&r->both);
+	r->map = mmap(NULL, r->memory.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->memory.dev,
+		      (off_t)r->memory.pin.map_offset);
+	return NULL;
+}
+
+/* The pin ends while it is being mapped: whichever is first, nothing waits for the mapping. */
+int test_map_race(void)
+{
+	unsigned int i, nr = rounds(150), nr_mapped = 0;
+	struct race r;
+	pthread_t thread;
+	int dev = dev_open();
+
+	expect(pthread_barrier_init(&r.both, NULL, 2) == 0);
+	srand(6);
+	for (i = 0; i < nr; i++) {
+		memory_open(&r.memory, MIB, 0);
+		munmap(r.memory.map, r.memory.pin.map_bytes);
+		expect(pthread_create(&thread, NULL, race_map, &r) == 0);
+		pthread_barrier_wait(&r.both);
+		usleep((useconds_t)rand() % 1500);
+		/* Neither returns before the memory is let go, and nobody unmaps it. */
+		if (i % 2)
+			gpu_free(r.memory.gpu, r.memory.address);
+		else
+			expect(dev_unpin(r.memory.dev, r.memory.pin.handle) == 0);
+		expect(pthread_join(thread, NULL) == 0);
+		nr_mapped += r.map != MAP_FAILED;
+		if (i % 2)
+			expect(dev_unpin(r.memory.dev, r.memory.pin.handle) == 0);
+		expect(dev_counters(dev).pins == 0);
+		if (r.map != MAP_FAILED)
+			munmap(r.map, r.memory.bytes);
+		close(r.memory.dev);
+		close(r.memory.gpu);
+		free(r.memory.physical);
+	}
+	printf("%u rounds, %u mapped\n", nr, nr_mapped);
+	pthread_barrier_destroy(&r.both);
 	return 0;
 }
 

@@ -3,7 +3,9 @@
  * What the guest's tests stand on: the GPU, the module, the drives.
  */
 #include <dirent.h>
+#include <glob.h>
 #include <liburing.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "guest.h"
@@ -132,7 +134,7 @@ static bool disk_is(const char *name, const char *key, const char *value)
 	return is;
 }
 
-void disk_path(const char *key, const char *value, char *path)
+bool disk_find(const char *key, const char *value, char *path)
 {
 	struct dirent *entry;
 	DIR *dir = opendir("/sys/block");
@@ -146,7 +148,12 @@ void disk_path(const char *key, const char *value, char *path)
 			path[0] = '\0';
 	}
 	closedir(dir);
-	if (!path[0])
+	return path[0];
+}
+
+void disk_path(const char *key, const char *value, char *path)
+{
+	if (!disk_find(key, value, path))
 		fail("no disk whose %s is %s", key, value);
 }
 
@@ -159,6 +166,66 @@ int drive_open(const char *serial, int flags)
 	fd = open(path, flags | O_CLOEXEC);
 	expect(fd >= 0);
 	return fd;
+}
+
+void drive_pci(const char *serial, char *pci, size_t room)
+{
+	char path[DISK_PATH], pattern[160], target[256];
+	glob_t paths;
+	size_t i;
+
+	disk_path("serial", serial, path);
+	pci[0] = '\0';
+	/* With multipath in the kernel a namespace belongs to several controllers. */
+	snprintf(pattern, sizeof(pattern), "/sys/block/%s/device/{,nvme*/}device",
+		 path + strlen("/dev/"));
+	expect(glob(pattern, GLOB_BRACE, NULL, &paths) == 0);
+	for (i = 0; i < paths.gl_pathc; i++) {
+		ssize_t n = readlink(paths.gl_pathv[i], target, sizeof(target) - 1);
+
+		if (n <= 0)
+			continue;
+		target[n] = '\0';
+		if (strchr(strrchr(target, '/'), ':'))
+			snprintf(pci, room, "%s", strrchr(target, '/') + 1);
+	}
+	globfree(&paths);
+	expect(pci[0]);
+}
+
+bool drive_wait(const char *serial, unsigned int ms)
+{
+	char path[DISK_PATH];
+
+	for (; ms; ms--) {
+		if (disk_find("serial", serial, path))
+			return true;
+		sleep_ms(1);
+	}
+	return false;
+}
+
+int echo(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), ret;
+
+	expect(fd >= 0);
+	ret = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+	close(fd);
+	return ret;
+}
+
+int rmmod(const char *name)
+{
+	return (int)syscall(SYS_delete_module, name, O_NONBLOCK);
+}
+
+unsigned int rounds(unsigned int usual)
+{
+	const char *text = getenv("ROUNDS");
+	unsigned long wanted = text ? strtoul(text, NULL, 10) : 0;
+
+	return wanted ? (unsigned int)wanted : usual;
 }
 
 void *host_alloc(size_t bytes)
