@@ -3,6 +3,7 @@
 #include "p2p.h"
 
 #include "context.h"
+#include "fabric.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -112,6 +113,21 @@ static void ask_members(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t
 		       "use the file system of a drive, md or dm");
 }
 
+/* A device that is not on PCI: the most likely is a drive of another machine. */
+static void refuse_far(struct pl_p2p_route *r, dev_t dev)
+{
+	char path[64], transport[16];
+	const char *why, *fix;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(dev), minor(dev));
+	if (!pl_fabric_transport(path, transport, sizeof(transport))) {
+		refuse_reason(r, PEERLANE_REASON_NOT_PCI);
+		return;
+	}
+	pl_fabric_explain(transport, pl_fabric_software("/sys/class/infiniband"), &why, &fix);
+	refuse(r, why, fix);
+}
+
 /* Lowers the verdict of @r to that of the device below @fd. */
 static void ask(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t handle, int fd,
 		unsigned int depth)
@@ -122,6 +138,8 @@ static void ask(const struct pl_p2p *p, struct pl_p2p_route *r, uint32_t handle,
 		refuse(r, strerrordesc_np(errno), "");
 	else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_VIRTUAL)
 		ask_members(p, r, handle, makedev(call.device_major, call.device_minor), depth);
+	else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_NOT_PCI)
+		refuse_far(r, makedev(call.device_major, call.device_minor));
 	else if (call.verdict == PEERLANE_ROUTE_NO)
 		refuse_reason(r, call.reason);
 	else if (call.verdict < r->verdict)
