@@ -11,6 +11,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 # What the tests need of the kernel's own modules.
 MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
+# ...and for drives over a network; the tests of those load them.
+MODULES_FABRICS = ("configfs", "dummy", "nvme-tcp", "nvme-rdma", "nvmet-tcp", "nvmet-rdma",
+                   "crc32_generic", "rdma_rxe")
 
 
 def build_libraries():
@@ -43,10 +46,10 @@ def build_programs(lab):
          [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
 
 
-def module_files(kernel):
-    """The modules the guest loads, in order; without those that are built in."""
+def module_files(kernel, names):
+    """These modules and what they need, in order; without those that are built in."""
     files = []
-    for name in MODULES:
+    for name in names:
         done = subprocess.run(["modprobe", "-d", kernel.root, "-S", kernel.release,
                                "--show-depends", name], capture_output=True, text=True,
                               check=False)
@@ -85,9 +88,11 @@ def make_initramfs(lab, kernel):
         shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)
-    names = [copy_module(path, os.path.join(root, "m")) for path in module_files(kernel)]
-    with open(os.path.join(root, "m/list"), "w", encoding="utf-8") as f:
-        f.write("".join(name + "\n" for name in names))
+    for kind, names in (("list", MODULES), ("list-fabrics", MODULES_FABRICS)):
+        files = [copy_module(path, os.path.join(root, "m"))
+                 for path in module_files(kernel, names)]
+        with open(os.path.join(root, "m", kind), "w", encoding="utf-8") as f:
+            f.write("".join(name + "\n" for name in files))
     for path in glob.glob(os.path.join(lab.build, kernel.name, "kmod/*.ko")):
         shutil.copy(path, os.path.join(root, "m"))
     files = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout

@@ -163,5 +163,9 @@ int test_engine_refused(void);
 int test_engine_tool(void);
 int test_engine_raid(void);
 int test_engine_permission(void);
+int test_fabric_tcp(void);
+int test_fabric_rdma(void);
+int test_fabric_drop_tcp(void);
+int test_fabric_drop_rdma(void);
 
 #endif

@@ -54,6 +54,10 @@ static const struct test tests[] = {
 	{ "engine_tool", test_engine_tool },
 	{ "engine_raid", test_engine_raid },
 	{ "engine_permission", test_engine_permission },
+	{ "fabric_tcp", test_fabric_tcp },
+	{ "fabric_rdma", test_fabric_rdma },
+	{ "fabric_drop_tcp", test_fabric_drop_tcp },
+	{ "fabric_drop_rdma", test_fabric_drop_rdma },
 };
 
 static int mark(long number)
