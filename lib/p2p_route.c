@@ -3,6 +3,7 @@
 #include "p2p.h"
 
 #include "context.h"
+#include "fabric.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -189,6 +190,21 @@ struct asking {
 
 static void ask(const struct asking *a, int fd, unsigned int depth, bool member);
 
+/* A device that is not on PCI: the most likely is a drive of another machine. */
+static void refuse_far(struct pl_p2p_route *r, dev_t dev)
+{
+	char path[64], transport[16];
+	const char *why, *fix;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(dev), minor(dev));
+	if (!pl_fabric_transport(path, transport, sizeof(transport))) {
+		refuse_reason(r, PEERLANE_REASON_NOT_PCI);
+		return;
+	}
+	pl_fabric_explain(transport, pl_fabric_software("/sys/class/infiniband"), &why, &fix);
+	refuse(r, why, fix);
+}
+
 /* A device that no others lie below. */
 static void refuse_alone(struct pl_p2p_route *r, dev_t dev)
 {
@@ -261,6 +277,8 @@ static void ask(const struct asking *a, int fd, unsigned int depth, bool member)
 		refuse(a->r, strerrordesc_np(errno), "");
 	} else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_VIRTUAL) {
 		ask_members(a, makedev(call.device_major, call.device_minor), depth);
+	} else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_NOT_PCI) {
+		refuse_far(a->r, makedev(call.device_major, call.device_minor));
 	} else if (call.verdict == PEERLANE_ROUTE_NO) {
 		refuse_reason(a->r, call.reason);
 	} else {

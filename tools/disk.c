@@ -46,17 +46,37 @@ static const char *kind(const char *name, bool partition)
 	return "disk";
 }
 
-/* "pcie", "tcp", "rdma"... of an NVMe disk; a multipath head has none of its own. */
+struct transport {
+	const char *disk;
+	char *text;
+	size_t size;
+};
+
+/* One path of a disk with several: what differs is added. */
+static void add_path(void *arg, const char *name)
+{
+	struct transport *t = arg;
+	size_t len = strlen(t->text);
+	char more[16];
+
+	if (!strncmp(name, "nvme", 4) &&
+	    pl_host_line(more, sizeof(more), "/sys/block/%s/device/%s/transport", t->disk, name) &&
+	    !strstr(t->text, more))
+		snprintf(t->text + len, t->size - len, "%s%s", len ? " and " : "", more);
+}
+
+/* "pcie", "tcp", "rdma"... of an NVMe disk; with multipath those of its subsystem's controllers. */
 static void transport(char *buf, size_t size, const char *disk)
 {
-	char controller[32];
+	struct transport t = { .disk = disk, .text = buf, .size = size };
+	char dir[96];
 
 	buf[0] = 0;
-	if (strncmp(disk, "nvme", 4) != 0)
+	if (strncmp(disk, "nvme", 4) != 0 ||
+	    pl_host_line(buf, size, "/sys/block/%s/device/transport", disk))
 		return;
-	snprintf(controller, sizeof(controller), "nvme%ld", strtol(disk + 4, NULL, 10));
-	if (!pl_host_line(buf, size, "/sys/block/%s/device/transport", disk))
-		pl_host_line(buf, size, "/sys/class/nvme/%s/transport", controller);
+	snprintf(dir, sizeof(dir), "/sys/block/%s/device", disk);
+	pl_host_list(dir, add_path, &t);
 }
 
 static void walk_slave(void *arg, const char *name)
@@ -88,7 +108,7 @@ static bool partition_disk(const char *name, char *disk, size_t size)
 }
 
 struct disk_text {
-	char model[64], transport[16], level[32], table[64], rotational[8], block[16];
+	char model[64], transport[32], level[32], table[64], rotational[8], block[16];
 };
 
 static void read_disk(const char *name, struct disk_text *t)

@@ -25,8 +25,26 @@ nvme() {
 	ln -s "../../pci/$disk/${disk}p1" "root/sys/devices/md0/slaves/${disk}p1"
 }
 
+# paths NUMBER TRANSPORT...: a drive with several paths, which are controllers of other numbers.
+paths() {
+	local disk=nvme$1n1 at=sys/devices/virtual/nvme$1n1 number=20 transport
+	put "$at/device/model" "FarDrive"
+	shift
+	for transport; do
+		put "$at/device/nvme$number/transport" "$transport"
+		number=$((number + 1))
+	done
+	ln -s "../devices/virtual/$disk" "root/sys/block/$disk"
+	ln -s "../../devices/virtual/$disk" "root/sys/class/block/$disk"
+	ln -s "../../virtual/$disk" "root/sys/devices/md0/slaves/$disk"
+}
+
 nvme 0
 nvme 1
+paths 7 tcp tcp
+paths 8 rdma tcp
+# Not a path of the drive of that number.
+put sys/class/nvme/nvme7/transport pcie
 put sys/devices/md0/md/level raid0
 put sys/devices/md0/queue/rotational 0
 put sys/devices/md0/queue/logical_block_size 4096
@@ -56,6 +74,8 @@ expect 1 "$tool" check .
 says out '999.1'
 says out 'md0: md RAID raid0'
 says out '    nvme1n1: NVMe over pcie, FastDrive 1, not rotating, blocks of 4096'
+says out 'nvme7n1: NVMe over tcp, FarDrive'
+says out 'nvme8n1: NVMe over rdma and tcp, FarDrive'
 says out '2 on the PCI bus'
 says out 'IOMMU group 7 DMA-FQ'
 says out 'intel_iommu=on swiotlb=force'
@@ -63,8 +83,8 @@ says out 'every DMA is bounced'
 
 expect 1 "$tool" check --json .
 json '[b["name"] for b in d["file"]["block_devices"]] ==
-	["md0", "nvme0n1p1", "nvme0n1", "nvme1n1p1", "nvme1n1"]'
-json '[b["depth"] for b in d["file"]["block_devices"]] == [0, 1, 2, 1, 2]'
+	["md0", "nvme0n1p1", "nvme0n1", "nvme1n1p1", "nvme1n1", "nvme7n1", "nvme8n1"]'
+json '[b["depth"] for b in d["file"]["block_devices"]] == [0, 1, 2, 1, 2, 1, 1]'
 json 'd["modules"]["nvidia"] and d["modules"]["peerlane"] and not d["modules"]["nvidia_fs"]'
 json 'd["nvidia"]["devices"][1]["pci"] == "0000:3c:00.0" and d["iommu"]["groups"] == 1'
 

@@ -16,6 +16,9 @@ ROUNDS = int(os.environ.get("VM_ROUNDS", "0"))
 MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
 # ...and those of the layout "below", which take their time to start.
 MODULES_BELOW = ("btrfs", "dm_mod", "raid1", "loop", "sd_mod", "scsi_debug", "am53c974")
+# ...and for drives over a network; the tests of those load them.
+MODULES_FABRICS = ("configfs", "dummy", "nvme-tcp", "nvme-rdma", "nvmet-tcp", "nvmet-rdma",
+                   "crc32_generic", "rdma_rxe")
 
 
 def build_libraries():
@@ -49,7 +52,7 @@ def build_programs(lab):
 
 
 def module_files(kernel, names):
-    """The modules the guest loads, in order; without those that are built in."""
+    """These modules and what they need, in order; without those that are built in."""
     files = []
     for name in names:
         done = subprocess.run(["modprobe", "-d", kernel.root, "-S", kernel.release,
@@ -90,7 +93,8 @@ def make_initramfs(lab, kernel):
         shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)
-    for kind, names in (("list", MODULES), ("list-below", MODULES_BELOW)):
+    for kind, names in (("list", MODULES), ("list-below", MODULES_BELOW),
+                        ("list-fabrics", MODULES_FABRICS)):
         files = [copy_module(path, os.path.join(root, "m"))
                  for path in module_files(kernel, names)]
         with open(os.path.join(root, "m", kind), "w", encoding="utf-8") as f:

@@ -22,12 +22,14 @@
  * @gpu: memory of ROOM bytes
  * @model: what it must hold
  * @seen: room to look at it
+ * @no_p2p: nothing may go by the path p2p; otherwise all must that can
  */
 struct engine {
 	struct peerlane *ctx;
 	char *gpu;
 	unsigned char *model;
 	unsigned char *seen;
+	bool no_p2p;
 };
 
 void engine_open(struct engine *e);
@@ -48,6 +50,12 @@ struct peerlane_verdict verdict(struct engine *e, struct peerlane_file *file, en
 				size_t bytes);
 /* All of GPU memory is as it must be, also beside what was read. */
 void check_gpu(struct engine *e, const char *what, size_t n);
+/* Transfers of all alignments, and many at once, to and from a file that is made. */
+void read_cases(struct engine *e, const char *path);
+void write_cases(struct engine *e, const char *path);
+void batch_cases(struct engine *e, const char *path);
+/* Runs a command; its output is printed, and must hold @want. */
+void command(const char *line, const char *want);
 
 /* --- below.c --- */
 

@@ -23,6 +23,7 @@ void engine_open_depth(struct engine *e, size_t slot_bytes, unsigned int depth)
 		fail("no context");
 	expect(!strcmp(peerlane_backend(e->ctx), "simgpu"));
 	engine_renew(e);
+	e->no_p2p = false;
 	e->model = host_alloc(ROOM);
 	e->seen = host_alloc(ROOM);
 	fill(e->model, ROOM, 11);

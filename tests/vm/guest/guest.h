@@ -199,5 +199,9 @@ int test_engine_killed(void);
 int test_engine_freed_loop(void);
 int test_engine_unload(void);
 int test_engine_gpu_gone(void);
+int test_fabric_tcp(void);
+int test_fabric_rdma(void);
+int test_fabric_drop_tcp(void);
+int test_fabric_drop_rdma(void);
 
 #endif

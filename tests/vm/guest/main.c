@@ -73,6 +73,10 @@ static const struct test tests[] = {
 	{ "engine_freed_loop", test_engine_freed_loop },
 	{ "engine_unload", test_engine_unload },
 	{ "engine_gpu_gone", test_engine_gpu_gone },
+	{ "fabric_tcp", test_fabric_tcp },
+	{ "fabric_rdma", test_fabric_rdma },
+	{ "fabric_drop_tcp", test_fabric_drop_tcp },
+	{ "fabric_drop_rdma", test_fabric_drop_rdma },
 };
 
 static int mark(long number)
