@@ -71,7 +71,8 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir
 	if (err)
 		return err;
 	fill_segment(ctx, seg, op, &mem, (void *)(uintptr_t)addr, bytes, offset);
-	pl_p2p_attach(ctx, seg, dir, &mem, buf);
+	if (!op->no_p2p)
+		pl_p2p_attach(ctx, seg, dir, &mem, buf);
 	return 0;
 }
 
@@ -405,7 +406,8 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 	struct pl_op op = { .file = file,
 			    .asked = bytes,
 			    .bytes = bytes,
-			    .plain_write = flags & PEERLANE_DURABLE };
+			    .plain_write = flags & PEERLANE_DURABLE,
+			    .no_p2p = flags & PL_IO_NO_P2P };
 	unsigned int nr;
 	ssize_t n;
 	int err;
@@ -476,6 +478,7 @@ static ssize_t served(struct peerlane_file *file, enum peerlane_op dir, const st
 	if (err)
 		return err;
 	fill_segment(file->ctx, &seg, &op, &span->mem, span->addr, bytes, offset);
+	pl_p2p_take(&seg, dir, &span->way);
 	return resolved(&op, dir, &seg, 1, offset, flags);
 }
 

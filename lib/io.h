@@ -6,6 +6,9 @@
 #include "buffer.h"
 #include "job.h"
 
+/* With the flags of the public API, for those who must not pin memory or test a drive now. */
+#define PL_IO_NO_P2P (1u << 31)
+
 /* Checks offset and length. */
 int pl_io_range(size_t bytes, off_t offset);
 /* Checks offset and length and takes a reference to the file (pl_file_put() undoes it). */

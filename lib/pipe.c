@@ -22,6 +22,7 @@
 #define RUN_COPIES 128
 /* Copies in flight at a time; more only makes them shorter. */
 #define RUNS_IN_FLIGHT 2
+_Static_assert(RUNS_IN_FLIGHT < PL_RUNS, "the last mark is for copies that are no run, see fill.c");
 /* Small units taken at once, at least. */
 #define MIN_TAKE 4u
 /* Small units that make a run worth while. */

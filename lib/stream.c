@@ -60,6 +60,21 @@ static void prepare_held(struct peerlane *ctx, const struct pl_stream_request *r
 	pl_lane_release(ctx, lane);
 }
 
+/*
+ * What drives may reach is found out now: it takes calls of the driver. A kernel that is queued
+ * behind the request must see what a drive wrote, though the CPU launches nothing in between.
+ */
+static void prepare_p2p(struct peerlane *ctx, struct pl_stream_request *r, size_t bytes)
+{
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+
+	if (bytes && __atomic_load_n(&ctx->p2p.state, __ATOMIC_ACQUIRE) != PL_P2P_NONE &&
+	    ops->orders_devices && ops->orders_devices(ctx->gpu, r->span.mem.gpu))
+		pl_p2p_hold(ctx, r->file, r->op, &r->span.mem, &r->span.buf, &r->span.way);
+	if (!r->span.way.pin)
+		r->flags |= PL_IO_NO_P2P;
+}
+
 /* Decides how the stream is made to wait and makes ready what that needs; its lock is held. */
 static void prepare(struct peerlane *ctx, struct pl_stream *s, struct pl_stream_request *r,
 		    void *stream)
@@ -71,6 +86,7 @@ static void prepare(struct peerlane *ctx, struct pl_stream *s, struct pl_stream_
 		return;
 	pl_span_get(ctx, r->addr, r->flags & PEERLANE_FIXED ? r->bytes_now : SIZE_MAX, &r->span);
 	bytes = bytes_to_copy(ctx, r);
+	prepare_p2p(ctx, r, bytes);
 	if (!ctx->gpu->no_kernels && get_serve(ctx, s, stream) &&
 	    (!bytes || r->span.mem.owner == s->serve->owner)) {
 		if (bytes) {

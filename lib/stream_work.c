@@ -46,7 +46,7 @@ static void drop(struct pl_task *task)
 /* The I/O itself: without a call of the driver where a kernel serves, else as any caller would. */
 static ssize_t move(struct pl_stream_request *r, size_t shift, size_t bytes, off_t offset)
 {
-	unsigned int flags = r->flags & PEERLANE_DURABLE;
+	unsigned int flags = r->flags & (PEERLANE_DURABLE | PL_IO_NO_P2P);
 	struct iovec iov = { .iov_base = (char *)r->addr + shift, .iov_len = bytes };
 	struct pl_span span = r->span;
 

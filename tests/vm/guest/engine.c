@@ -6,24 +6,9 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include <peerlane/gpu.h>
-#include <peerlane/peerlane.h>
+#include "engine.h"
 
-#include "guest.h"
-
-/* What the library's test of a drive and a GPU reads, once in each context. */
-#define TEST_BYTES 16384u
-#define FILE_BYTES (4 * MIB + 1000)
-#define ROOM (5 * MIB)
-
-struct engine {
-	struct peerlane *ctx;
-	char *gpu;
-	unsigned char *model; /* what GPU memory must hold */
-	unsigned char *seen;
-};
-
-static void engine_open_depth(struct engine *e, size_t slot_bytes, unsigned int depth)
+void engine_open_depth(struct engine *e, size_t slot_bytes, unsigned int depth)
 {
 	struct peerlane_options opt = { .size = sizeof(opt),
 					.backend = "simgpu",
@@ -42,12 +27,12 @@ static void engine_open_depth(struct engine *e, size_t slot_bytes, unsigned int 
 	expect(peerlane_gpu_copy(e->ctx, e->gpu, e->model, ROOM) == 0);
 }
 
-static void engine_open(struct engine *e)
+void engine_open(struct engine *e)
 {
 	engine_open_depth(e, 0, 0);
 }
 
-static void engine_close(struct engine *e)
+void engine_close(struct engine *e)
 {
 	if (e->gpu)
 		expect(peerlane_gpu_free(e->ctx, e->gpu) == 0);
@@ -56,7 +41,7 @@ static void engine_close(struct engine *e)
 	free(e->seen);
 }
 
-static struct peerlane_stats stats_of(struct engine *e)
+struct peerlane_stats stats_of(struct engine *e)
 {
 	struct peerlane_stats st = { .size = sizeof(st) };
 
@@ -64,15 +49,14 @@ static struct peerlane_stats stats_of(struct engine *e)
 	return st;
 }
 
-static size_t p2p_bytes(struct engine *e)
+size_t p2p_bytes(struct engine *e)
 {
 	struct peerlane_stats st = stats_of(e);
 
 	return st.read.path_bytes[PEERLANE_PATH_P2P] + st.write.path_bytes[PEERLANE_PATH_P2P];
 }
 
-/* A file of noise, on the drive and not in the page cache. Returns its content. */
-static unsigned char *make_file(const char *path, size_t bytes, uint64_t seed)
+unsigned char *make_file(const char *path, size_t bytes, uint64_t seed)
 {
 	unsigned char *data = host_alloc(bytes + 4096);
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -84,7 +68,7 @@ static unsigned char *make_file(const char *path, size_t bytes, uint64_t seed)
 	return data;
 }
 
-static struct peerlane_file *open_file(struct engine *e, const char *path, int flags)
+struct peerlane_file *open_file(struct engine *e, const char *path, int flags)
 {
 	struct peerlane_file *file;
 
@@ -105,8 +89,7 @@ static struct peerlane_verdict verdict(struct engine *e, struct peerlane_file *f
 	return *v;
 }
 
-/* All of GPU memory is as it must be, also beside what was read. */
-static void check_gpu(struct engine *e, const char *what, size_t n)
+void check_gpu(struct engine *e, const char *what, size_t n)
 {
 	expect(peerlane_gpu_copy(e->ctx, e->seen, e->gpu, ROOM) == 0);
 	for (size_t i = 0; i < ROOM; i++)
@@ -427,8 +410,7 @@ int test_engine_freed(void)
 	return 0;
 }
 
-/* Makes the library's mappings of GPU memory useless, so that transfers fail with EFAULT. */
-static int spoil_mappings(void)
+int spoil_mappings(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
 	char line[512];
@@ -582,8 +564,7 @@ int test_engine_raid(void)
 	return 0;
 }
 
-/* Runs a command; its output is printed, and must hold @want. */
-static void command(const char *line, const char *want)
+void command(const char *line, const char *want)
 {
 	char text[16384];
 	size_t n;

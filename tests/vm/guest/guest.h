@@ -163,5 +163,6 @@ int test_engine_refused(void);
 int test_engine_tool(void);
 int test_engine_raid(void);
 int test_engine_permission(void);
+int test_engine_stream(void);
 
 #endif

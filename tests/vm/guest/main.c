@@ -54,6 +54,7 @@ static const struct test tests[] = {
 	{ "engine_tool", test_engine_tool },
 	{ "engine_raid", test_engine_raid },
 	{ "engine_permission", test_engine_permission },
+	{ "engine_stream", test_engine_stream },
 };
 
 static int mark(long number)
