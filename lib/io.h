@@ -31,13 +31,20 @@ ssize_t pl_io_write_direct(struct peerlane *ctx, struct pl_op *op, const struct 
 unsigned int pl_io_direct_lock_of(const struct peerlane_file *file);
 void pl_io_direct_lock(struct peerlane *ctx, unsigned int locks);
 void pl_io_direct_unlock(struct peerlane *ctx, unsigned int locks);
-/* The whole of a synchronous request on a file the caller has a reference to. */
+/* The whole of a synchronous request; of its bytes *@p2p went between drive and GPU memory. */
+ssize_t pl_io_request(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
+		      int nr_iov, off_t offset, unsigned int flags, size_t *p2p);
+/* The same on a file the caller has a reference to. */
 ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
-		       int nr_iov, off_t offset, unsigned int flags);
+		       int nr_iov, off_t offset, unsigned int flags, size_t *p2p);
 /* The same for memory that is known already. Copies go through @queue, and nothing calls the
  * driver. */
 ssize_t pl_io_served(struct peerlane_file *file, enum peerlane_op dir, const struct pl_span *span,
-		     size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue);
+		     size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue,
+		     size_t *p2p);
+/* peerlane_batch_wait(), which also tells of each request how much went that way; @p2p may be NULL. */
+int pl_batch_wait(struct peerlane_batch *batch, unsigned int min_nr, struct peerlane_event *events,
+		  size_t *p2p, unsigned int max_nr, const struct timespec *timeout);
 /* Where the CPU may reach memory at @addr, which is @mem; NULL if it must not. */
 char *pl_io_host(const struct peerlane *ctx, const struct pl_mem *mem, void *addr);
 

@@ -44,37 +44,40 @@ static void drop(struct pl_task *task)
 }
 
 /* The I/O itself: without a call of the driver where a kernel serves, else as any caller would. */
-static ssize_t move(struct pl_stream_request *r, size_t shift, size_t bytes, off_t offset)
+static ssize_t move(struct pl_stream_request *r, size_t shift, size_t bytes, off_t offset,
+		    size_t *p2p)
 {
 	unsigned int flags = r->flags & (PEERLANE_DURABLE | PL_IO_NO_P2P);
 	struct iovec iov = { .iov_base = (char *)r->addr + shift, .iov_len = bytes };
 	struct pl_span span = r->span;
 
 	if (!r->served)
-		return pl_io_vectored(r->file, r->op, &iov, 1, offset, flags);
+		return pl_io_vectored(r->file, r->op, &iov, 1, offset, flags, p2p);
 	if (!span.err && shift > span.room)
 		span.err = span.past;
 	span.addr += shift;
 	span.room -= shift;
-	return pl_io_served(r->file, r->op, &span, bytes, offset, flags, &r->stream->queue);
+	return pl_io_served(r->file, r->op, &span, bytes, offset, flags, &r->stream->queue, p2p);
 }
 
-ssize_t pl_stream_io(struct pl_stream_io *io, size_t shift, size_t bytes, off_t offset)
+ssize_t pl_stream_io(struct pl_stream_io *io, size_t shift, size_t bytes, off_t offset, size_t *p2p)
 {
-	return move((struct pl_stream_request *)io, shift, bytes, offset);
+	return move((struct pl_stream_request *)io, shift, bytes, offset, p2p);
 }
 
 /* In a worker: what the request is for. */
 static ssize_t perform(struct pl_stream_request *r)
 {
 	bool fixed = r->flags & PEERLANE_FIXED;
+	size_t p2p;
 
 	if (r->work) {
 		r->work(r->arg, 0, (struct pl_stream_io *)r);
 		r->work = NULL;
 		return 0;
 	}
-	return move(r, 0, fixed ? r->bytes_now : *r->bytes, fixed ? r->offset_now : *r->offset);
+	return move(r, 0, fixed ? r->bytes_now : *r->bytes, fixed ? r->offset_now : *r->offset,
+		    &p2p);
 }
 
 static void perform_held(struct pl_task *task)

@@ -15,7 +15,7 @@ MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
 
 def build_libraries():
     """The library, and what the tool needs beside it, from the tree's own build."""
-    names = ("lib/libpeerlane.a", "cufile/libcufile_config.a")
+    names = ("lib/libpeerlane.a", "cufile/libcufile_config.a", "cufile/libcufile_inside.a")
     build = os.environ.get("PEERLANE_BUILD") or os.path.join(TOP, "build")
     if not os.path.exists(os.path.join(build, "build.ninja")):
         subprocess.run([os.path.join(TOP, "scripts/configure"), build], check=True, cwd=TOP,
@@ -36,9 +36,9 @@ def link(target, sources, libraries, *options):
 def build_programs(lab):
     """What runs in the guest: the tests, and the tool."""
     os.makedirs(lab.build, exist_ok=True)
-    library, config = build_libraries()
+    library, config, cufile = build_libraries()
     link(os.path.join(lab.build, "vmtest"), sorted(glob.glob(os.path.join(HERE, "guest/*.c"))),
-         [library])
+         [cufile, config, library, "-ljson-c"], "-I", os.path.join(TOP, "cufile"))
     link(os.path.join(lab.build, "peerlane"), sorted(glob.glob(os.path.join(TOP, "tools/*.c"))),
          [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
 

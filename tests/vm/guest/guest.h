@@ -164,5 +164,6 @@ int test_engine_tool(void);
 int test_engine_raid(void);
 int test_engine_permission(void);
 int test_engine_stream(void);
+int test_engine_cufile(void);
 
 #endif

@@ -55,6 +55,7 @@ static const struct test tests[] = {
 	{ "engine_raid", test_engine_raid },
 	{ "engine_permission", test_engine_permission },
 	{ "engine_stream", test_engine_stream },
+	{ "engine_cufile", test_engine_cufile },
 };
 
 static int mark(long number)
