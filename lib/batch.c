@@ -32,6 +32,9 @@ struct group {
 	struct pl_seg *segs;
 	struct pl_buffer **bufs;
 	const struct pl_buffer *checked; /* last one seen to be alive */
+	/* Last file whose size was asked for, in this submission. */
+	const struct peerlane_file *sized;
+	int64_t size;
 };
 
 struct peerlane_batch {
@@ -286,8 +289,12 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 		g->checked = g->bufs[g->nr];
 	}
 	if (io->op == PEERLANE_READ &&
-	    (io->bytes > 64 * 1024 || io->file->want_direct || g->segs[g->nr].p2p))
-		op->bytes = g->segs[g->nr].bytes = pl_io_until_end(io->file, io->bytes, io->offset);
+	    (io->bytes > 64 * 1024 || io->file->want_direct || g->segs[g->nr].p2p)) {
+		if (g->sized != io->file)
+			g->size = pl_file_size(io->file);
+		g->sized = io->file;
+		op->bytes = g->segs[g->nr].bytes = pl_io_cut(g->size, io->bytes, io->offset);
+	}
 	if (io->op == PEERLANE_WRITE)
 		g->direct_locks |= pl_io_direct_lock_of(io->file);
 	g->nr++;

@@ -160,6 +160,7 @@ static int reopen(int fd, const char *name, int flags, bool direct, char *why, s
 static int inspect(struct peerlane_file *f, int fd)
 {
 	struct statfs fs;
+	uint64_t bytes;
 	struct stat sb;
 
 	if (fstat(fd, &sb))
@@ -171,6 +172,8 @@ static int inspect(struct peerlane_file *f, int fd)
 	f->block = S_ISBLK(sb.st_mode);
 	f->dev = f->block ? sb.st_rdev : sb.st_dev;
 	f->ino = sb.st_ino;
+	if (f->block && !ioctl(fd, BLKGETSIZE64, &bytes))
+		f->block_bytes = (int64_t)bytes;
 	if (!fstatfs(fd, &fs))
 		f->magic = (unsigned long)fs.f_type;
 	return 0;

@@ -18,6 +18,8 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir
 		  const void *addr, size_t bytes, off_t offset, struct pl_buffer **buf);
 /* How many of @bytes at @offset lie before the end of the file. */
 size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset);
+/* The same where the file's size is known. */
+size_t pl_io_cut(int64_t size, size_t bytes, off_t offset);
 /* Records for peerlane_error() why @op failed with @err. */
 void pl_io_explain(struct peerlane *ctx, const struct pl_op *op, int err);
 /* Whether a write's ends share pages with others on a file opened with O_DIRECT: then it is for

@@ -303,9 +303,12 @@ static bool issue_one(struct pl_job *job)
 	uint8_t i = idle_run(job);
 	struct pl_run *run = &job->runs[i];
 	struct pl_lane_queue *q = job->queue;
-	struct batch b = { .nr = 0 };
+	struct batch b; /* too long to be cleared each time */
 	int err = 0;
 
+	b.nr = 0;
+	b.bytes = 0;
+	b.owner = NULL;
 	if (job->op == PEERLANE_READ)
 		gather_read(job, &b, i);
 	else
@@ -344,7 +347,7 @@ bool pl_pipe_issue(struct pl_job *job)
 {
 	bool any = false;
 
-	if (job->issuing || !job->lane || job->gpu_err)
+	if (job->issuing || !job->lane || job->gpu_err || (job->op == PEERLANE_READ && !job->ready))
 		return false;
 	job->issuing = true;
 	while (job->nr_runs < RUNS_IN_FLIGHT && !too_early(job) && issue_one(job))
