@@ -8,6 +8,7 @@
  *   EXPECT bar ADDR LEN raw0 OFFSET the BAR at a physical address holds what the drive holds there
  *   EXPECT raw0 OFFSET LEN bar ADDR likewise the other way round
  *   EXPECT bar ADDR LEN FILE OFFSET a file of the file system, by its name
+ *   SAY text                        the lab prints it, whatever becomes of the test
  */
 #ifndef GUEST_H
 #define GUEST_H
@@ -165,5 +166,6 @@ int test_engine_raid(void);
 int test_engine_permission(void);
 int test_engine_stream(void);
 int test_engine_cufile(void);
+int test_engine_cost(void);
 
 #endif

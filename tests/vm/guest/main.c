@@ -56,6 +56,7 @@ static const struct test tests[] = {
 	{ "engine_permission", test_engine_permission },
 	{ "engine_stream", test_engine_stream },
 	{ "engine_cufile", test_engine_cufile },
+	{ "engine_cost", test_engine_cost },
 };
 
 static int mark(long number)
