@@ -9,6 +9,8 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
+# Programs of examples/ that the tests run.
+EXAMPLES = ("file_to_gpu", "pin_mmap")
 # What the tests need of the kernel's own modules.
 MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
 
@@ -34,13 +36,15 @@ def link(target, sources, libraries, *options):
 
 
 def build_programs(lab):
-    """What runs in the guest: the tests, and the tool."""
+    """What runs in the guest: the tests, the tool, and examples."""
     os.makedirs(lab.build, exist_ok=True)
     library, config, cufile = build_libraries()
     link(os.path.join(lab.build, "vmtest"), sorted(glob.glob(os.path.join(HERE, "guest/*.c"))),
          [cufile, config, library, "-ljson-c"], "-I", os.path.join(TOP, "cufile"))
     link(os.path.join(lab.build, "peerlane"), sorted(glob.glob(os.path.join(TOP, "tools/*.c"))),
          [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
+    for name in EXAMPLES:
+        link(os.path.join(lab.build, name), [os.path.join(TOP, "examples", name + ".c")], [library])
 
 
 def module_files(kernel):
@@ -81,7 +85,7 @@ def make_initramfs(lab, kernel):
     os.makedirs(os.path.join(root, "bin"))
     os.makedirs(os.path.join(root, "m"))
     shutil.copy(busybox(lab), os.path.join(root, "bin/busybox"))
-    for name in ("vmtest", "peerlane"):
+    for name in ("vmtest", "peerlane", *EXAMPLES):
         shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)

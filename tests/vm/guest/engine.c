@@ -574,7 +574,7 @@ void command(const char *line, const char *want)
 	n = fread(text, 1, sizeof(text) - 1, f);
 	text[n] = '\0';
 	printf("$ %s\n%s", line, text);
-	expect(WIFEXITED(pclose(f)) && strstr(text, want));
+	expect(pclose(f) == 0 && strstr(text, want));
 }
 
 /* The tool: what it says, and what it does. */

@@ -167,5 +167,7 @@ int test_engine_permission(void);
 int test_engine_stream(void);
 int test_engine_cufile(void);
 int test_engine_cost(void);
+int test_example_pin_mmap(void);
+int test_example_file_to_gpu(void);
 
 #endif

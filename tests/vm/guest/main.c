@@ -57,6 +57,8 @@ static const struct test tests[] = {
 	{ "engine_stream", test_engine_stream },
 	{ "engine_cufile", test_engine_cufile },
 	{ "engine_cost", test_engine_cost },
+	{ "example_pin_mmap", test_example_pin_mmap },
+	{ "example_file_to_gpu", test_example_file_to_gpu },
 };
 
 static int mark(long number)
