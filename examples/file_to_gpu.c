@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +91,8 @@ static int compare(struct peerlane *ctx, const char *path, const char *gpu, size
 	for (size_t at = 0, n; want && seen && !err && at < bytes; at += n) {
 		n = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
 		err = peerlane_gpu_copy(ctx, seen, gpu + at, n);
-		if (!err && (pread(fd, want, n, (off_t)at) != (ssize_t)n || memcmp(want, seen, n)))
+		if (!err &&
+		    (pread(fd, want, n, (off_t)at) != (ssize_t)n || memcmp(want, seen, n) != 0))
 			err = -EIO;
 	}
 	err = want && seen ? err : -ENOMEM;
@@ -111,12 +113,11 @@ static void report(struct peerlane *ctx, struct peerlane_file *file, const void 
 
 	if (peerlane_stats_get(ctx, &st))
 		return;
-	printf("%llu bytes direct: from the drive into GPU memory\n"
-	       "%llu bytes from the page cache\n"
-	       "%llu bytes staged: from the drive by way of host memory\n",
-	       (unsigned long long)by[PEERLANE_PATH_P2P],
-	       (unsigned long long)(by[PEERLANE_PATH_COPY] + by[PEERLANE_PATH_IN_PLACE]),
-	       (unsigned long long)(by[PEERLANE_PATH_DIRECT] + by[PEERLANE_PATH_MAPPED]));
+	printf("%" PRIu64 " bytes direct: from the drive into GPU memory\n"
+	       "%" PRIu64 " bytes from the page cache\n"
+	       "%" PRIu64 " bytes staged: from the drive by way of host memory\n",
+	       by[PEERLANE_PATH_P2P], by[PEERLANE_PATH_COPY] + by[PEERLANE_PATH_IN_PLACE],
+	       by[PEERLANE_PATH_DIRECT] + by[PEERLANE_PATH_MAPPED]);
 	if (by[PEERLANE_PATH_P2P] || peerlane_explain(file, PEERLANE_READ, gpu, bytes, 0, &ex))
 		return;
 	printf("not direct: %s\n", v->reason);

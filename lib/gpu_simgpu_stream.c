@@ -43,6 +43,7 @@ static int create(struct stream **out)
 	struct stream *s = pl_sim_object_create(PL_SIM_STREAM, pl_simgpu_owner, sizeof(*s));
 	int err;
 
+	*out = NULL;
 	if (!s)
 		return pl_simgpu_refuse(-ENOMEM);
 	err = pl_sim_fifo_start(&s->fifo);
@@ -120,7 +121,7 @@ int pl_simgpu_stream_sync(struct pl_gpu *gpu, void *stream)
 	int err = resolve(stream, &s);
 
 	(void)gpu;
-	if (err)
+	if (err || !s)
 		return err;
 	if (pthread_equal(s->fifo.thread, pthread_self()))
 		return -EDEADLK;
@@ -149,7 +150,7 @@ static int push(void *stream, void (*run)(struct pl_sim_fifo *, struct pl_sim_ta
 	struct op *op;
 	int err = resolve(stream, &s);
 
-	if (err)
+	if (err || !s)
 		return err;
 	op = pl_sim_object_create(PL_SIM_TASK, NULL, sizeof(*op));
 	if (!op)
