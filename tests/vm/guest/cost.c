@@ -26,11 +26,14 @@
 #define INT3 0xcc
 
 /* System calls that are counted by themselves. */
-enum { ALL, ENTER, PREAD, FSTAT, IOCTL, NR_COUNTERS };
+enum { ALL, ENTER, PREAD, FSTAT, CLOCK, IOCTL, NR_COUNTERS };
 
 static const char *const events[NR_COUNTERS] = {
-	[ALL] = "raw_syscalls/sys_enter",	[ENTER] = "syscalls/sys_enter_io_uring_enter",
-	[PREAD] = "syscalls/sys_enter_pread64", [FSTAT] = "syscalls/sys_enter_newfstatat",
+	[ALL] = "raw_syscalls/sys_enter",
+	[ENTER] = "syscalls/sys_enter_io_uring_enter",
+	[PREAD] = "syscalls/sys_enter_pread64",
+	[FSTAT] = "syscalls/sys_enter_newfstatat",
+	[CLOCK] = "syscalls/sys_enter_clock_gettime",
 	[IOCTL] = "syscalls/sys_enter_ioctl",
 };
 
@@ -191,7 +194,9 @@ static void count_calls(struct way *w, struct cost *cost)
 		expect(read(fds[i], &cost->calls[i], 8) == 8);
 		close(fds[i]);
 	}
-	cost->calls[ALL]--;
+	/* Where a virtual machine's clock is not good enough for the kernel's page of it, reading it is
+	 * a call; elsewhere it is none. */
+	cost->calls[ALL] -= 1 + cost->calls[CLOCK];
 	/* Enabling those before it, and disabling those up to it. */
 	cost->calls[IOCTL] -= 2 * IOCTL + 1;
 	way_close(w);
