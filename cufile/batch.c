@@ -274,7 +274,7 @@ CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch, unsigned int nr,
 
 /* ------------------------------------------------------------------ events */
 
-static void finish(struct peerlane *ctx, const struct entry *e, ssize_t result,
+static void finish(struct peerlane *ctx, const struct entry *e, ssize_t result, size_t p2p,
 		   CUfileIOEvents_t *out)
 {
 	ssize_t n = pl_cf_event_count(result);
@@ -284,7 +284,7 @@ static void finish(struct peerlane *ctx, const struct entry *e, ssize_t result,
 	out->status = n >= 0 ? CUFILE_COMPLETE : n == -ECANCELED ? CUFILE_CANCELED : CUFILE_FAILED;
 	if (e->start)
 		pl_cf_stats_batch_io(pl_cf_stats_gpu(ctx, e->addr), e->op, e->addr, e->bytes,
-				     e->offset, n, e->start);
+				     e->offset, n, p2p, e->start);
 }
 
 /* Those that failed at once. */
@@ -303,7 +303,7 @@ static unsigned int collect_failed(struct peerlane *ctx, struct batch *b, CUfile
 	pthread_mutex_unlock(&b->lock);
 	e = first;
 	for (unsigned int i = 0; i < n; i++, e = e->next)
-		finish(ctx, e, e->result, &out[i]);
+		finish(ctx, e, e->result, 0, &out[i]);
 	give_back(b, first, last, n);
 	return n;
 }
@@ -312,6 +312,7 @@ static unsigned int collect(struct peerlane *ctx, struct batch *b, unsigned int 
 			    CUfileIOEvents_t *out, unsigned int max, const struct timespec *timeout)
 {
 	struct peerlane_event events[MAX_ENTRIES];
+	size_t p2p[MAX_ENTRIES];
 	unsigned int n = collect_failed(ctx, b, out, max), room = max - n;
 	struct entry *first = NULL, *last = NULL;
 	int got;
@@ -319,11 +320,11 @@ static unsigned int collect(struct peerlane *ctx, struct batch *b, unsigned int 
 	if (room > MAX_ENTRIES)
 		room = MAX_ENTRIES;
 	min_nr = min_nr > n ? min_nr - n : 0;
-	got = peerlane_batch_wait(b->engine, min_nr < room ? min_nr : room, events, room, timeout);
+	got = pl_batch_wait(b->engine, min_nr < room ? min_nr : room, events, p2p, room, timeout);
 	for (int i = 0; i < got; i++) {
 		struct entry *e = events[i].cookie;
 
-		finish(ctx, e, events[i].result, &out[n++]);
+		finish(ctx, e, events[i].result, p2p[i], &out[n++]);
 		e->next = first;
 		first = e;
 		last = last ? last : e;

@@ -8,6 +8,7 @@
 #include "log.h"
 #include "stats.h"
 
+#include "../lib/io.h"
 #include "../lib/stream.h"
 
 #include <errno.h>
@@ -35,6 +36,8 @@ ssize_t pl_cf_io(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_op op
 	char *addr = (char *)((uintptr_t)base + (uintptr_t)buf_offset);
 	ssize_t n = check(f, op, file_offset, buf_offset, on);
 	struct pl_cf_range range = { .base = NULL };
+	struct iovec iov = { .iov_base = addr, .iov_len = size };
+	size_t p2p = 0;
 
 	if (!n && !size)
 		return 0;
@@ -43,16 +46,15 @@ ssize_t pl_cf_io(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_op op
 			    ? -EFAULT
 			    : pl_cf_buffer_check(&range, base, size, buf_offset);
 	if (!n && on) {
-		n = pl_stream_io(on->io, (size_t)buf_offset, size, file_offset);
+		n = pl_stream_io(on->io, (size_t)buf_offset, size, file_offset, &p2p);
 	} else if (!n) {
 		pl_cf_file_explain(f, op, addr, size, file_offset);
-		n = op == PEERLANE_READ ? peerlane_read(f->file, addr, size, file_offset)
-					: peerlane_write(f->file, addr, size, file_offset, 0);
+		n = pl_io_request(f->file, op, &iov, 1, file_offset, 0, &p2p);
 	}
 	pl_cf_file_count(f, op, n);
 	if (start)
 		pl_cf_stats_io(on ? on->gpu : pl_cf_stats_gpu(ctx, addr), op, addr, size,
-			       file_offset, n, start);
+			       file_offset, n, p2p, start);
 	return n;
 }
 
@@ -113,17 +115,16 @@ static ssize_t vector(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_
 	const struct iovec *v = (const struct iovec *)(const void *)iov;
 	uint64_t start = pl_cf_stats_begin();
 	ssize_t n = check(f, op, offset, 0, false);
-	size_t asked = 0;
+	size_t asked = 0, p2p = 0;
 
 	for (size_t i = 0; i < nr; i++)
 		asked += iov[i].len;
 	if (!n)
-		n = op == PEERLANE_READ ? peerlane_readv(f->file, v, (int)nr, offset)
-					: peerlane_writev(f->file, v, (int)nr, offset, 0);
+		n = pl_io_request(f->file, op, v, (int)nr, offset, 0, &p2p);
 	pl_cf_file_count(f, op, n);
 	if (start)
 		pl_cf_stats_io(pl_cf_stats_gpu(ctx, iov[0].base), op, iov[0].base, asked, offset, n,
-			       start);
+			       p2p, start);
 	return n;
 }
 

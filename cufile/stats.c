@@ -72,8 +72,14 @@ static bool unaligned(const void *addr, size_t bytes, off_t offset)
 	return ((uintptr_t)addr | bytes | (uintptr_t)offset) & PAGE_MASK;
 }
 
+/* Most of its bytes went between drive and GPU memory; others count as through the host. */
+static bool by_p2p(ssize_t result, size_t p2p)
+{
+	return result > 0 && p2p > (size_t)result / 2;
+}
+
 static void gpu_io(CUfilePerGpuStats_t *g, enum peerlane_op op, bool ragged, ssize_t result,
-		   uint64_t us)
+		   size_t p2p, uint64_t us)
 {
 	bool rd = op == PEERLANE_READ;
 
@@ -82,8 +88,10 @@ static void gpu_io(CUfilePerGpuStats_t *g, enum peerlane_op op, bool ragged, ssi
 		return;
 	}
 	add(rd ? &g->n_total_reads : &g->n_total_writes, 1);
-	/* Every path of this version goes through the host. */
-	add(rd ? &g->n_posix_reads : &g->n_posix_writes, 1);
+	if (by_p2p(result, p2p))
+		add(rd ? &g->n_p2p_reads : &g->n_p2p_writes, 1);
+	else
+		add(rd ? &g->n_posix_reads : &g->n_posix_writes, 1);
 	add(rd ? &g->read_bytes : &g->writes_bytes, (uint64_t)result);
 	add(rd ? &g->read_duration_us : &g->write_duration_us, us);
 	if (ragged)
@@ -97,7 +105,7 @@ int pl_cf_stats_gpu(struct peerlane *ctx, const void *addr)
 }
 
 static void details(int gpu, enum peerlane_op op, const void *addr, size_t asked, off_t offset,
-		    ssize_t result, uint64_t us)
+		    ssize_t result, size_t p2p, uint64_t us)
 {
 	CUfileStatsLevel2_t *l2 = &now.detailed;
 	int at = __atomic_load_n(&level, __ATOMIC_RELAXED);
@@ -109,11 +117,12 @@ static void details(int gpu, enum peerlane_op op, const void *addr, size_t asked
 	if (at < 3)
 		return;
 	if (gpu >= 0 && gpu < MAX_GPUS)
-		gpu_io(&now.per_gpu_stats[gpu], op, unaligned(addr, asked, offset), result, us);
+		gpu_io(&now.per_gpu_stats[gpu], op, unaligned(addr, asked, offset), result, p2p,
+		       us);
 }
 
 void pl_cf_stats_io(int gpu, enum peerlane_op op, const void *addr, size_t asked, off_t offset,
-		    ssize_t result, uint64_t start)
+		    ssize_t result, size_t p2p, uint64_t start)
 {
 	CUfileStatsLevel1_t *l1 = &now.detailed.basic;
 	uint64_t us = (clock_ns() - start) / NS_PER_US;
@@ -125,11 +134,11 @@ void pl_cf_stats_io(int gpu, enum peerlane_op op, const void *addr, size_t asked
 		add(rd ? &l1->read_bytes : &l1->write_bytes, (uint64_t)result);
 		add(rd ? &l1->read_lat_sum_us : &l1->write_lat_sum_us, us);
 	}
-	details(gpu, op, addr, asked, offset, result, us);
+	details(gpu, op, addr, asked, offset, result, p2p, us);
 }
 
 void pl_cf_stats_batch_io(int gpu, enum peerlane_op op, const void *addr, size_t asked,
-			  off_t offset, ssize_t result, uint64_t start)
+			  off_t offset, ssize_t result, size_t p2p, uint64_t start)
 {
 	CUfileStatsLevel1_t *l1 = &now.detailed.basic;
 	uint64_t us = (clock_ns() - start) / NS_PER_US;
@@ -137,14 +146,20 @@ void pl_cf_stats_batch_io(int gpu, enum peerlane_op op, const void *addr, size_t
 
 	PL_CF_COUNT(batch_complete_ops, result >= 0);
 	PL_CF_COUNT(batch_processed_ops, result >= 0);
-	PL_CF_COUNT(batch_posix_processed_ops, result >= 0);
+	/* Which way it went is known only now. */
+	if (by_p2p(result, p2p)) {
+		PL_CF_COUNT(batch_p2p_submit_ops, true);
+	} else {
+		PL_CF_COUNT(batch_posix_enqueued_ops, true);
+		PL_CF_COUNT(batch_posix_processed_ops, result >= 0);
+	}
 	if (result >= 0) {
 		add(rd ? &l1->batch_read_bytes : &l1->batch_write_bytes, (uint64_t)result);
 		add(&l1->batch_completion_lat_sum_us, us);
 		__atomic_store_n(rd ? &l1->last_batch_read_bytes : &l1->last_batch_write_bytes,
 				 (uint64_t)result, __ATOMIC_RELAXED);
 	}
-	details(gpu, op, addr, asked, offset, result, us);
+	details(gpu, op, addr, asked, offset, result, p2p, us);
 }
 
 void pl_cf_stats_batch_submit(unsigned int nr, bool ok, bool mixed, uint64_t start)
@@ -158,7 +173,6 @@ void pl_cf_stats_batch_submit(unsigned int nr, bool ok, bool mixed, uint64_t sta
 	if (mixed)
 		PL_CF_COUNT(batch_mixed_io_submit_ops, ok);
 	PL_CF_COUNT_N(batch_enqueued_ops, ok, nr);
-	PL_CF_COUNT_N(batch_posix_enqueued_ops, ok, nr);
 	if (ok && start)
 		add(&l1->batch_submit_lat_sum_us, (clock_ns() - start) / NS_PER_US);
 }

@@ -18,12 +18,13 @@ void pl_cf_stats_forget(void);
 uint64_t pl_cf_stats_begin(void);
 /* The GPU of memory at @addr, if that is collected; else -1. May ask the driver. */
 int pl_cf_stats_gpu(struct peerlane *ctx, const void *addr);
-/* A transfer that began at @start; @addr is its memory, of @gpu. */
+/* A transfer that began at @start; @addr is its memory, of @gpu; @p2p of its bytes went between
+ * drive and GPU memory. */
 void pl_cf_stats_io(int gpu, enum peerlane_op op, const void *addr, size_t asked, off_t offset,
-		    ssize_t result, uint64_t start);
+		    ssize_t result, size_t p2p, uint64_t start);
 /* The same for an entry of a batch. */
 void pl_cf_stats_batch_io(int gpu, enum peerlane_op op, const void *addr, size_t asked,
-			  off_t offset, ssize_t result, uint64_t start);
+			  off_t offset, ssize_t result, size_t p2p, uint64_t start);
 /* A submission of @nr entries, with reads and writes or only one of them. */
 void pl_cf_stats_batch_submit(unsigned int nr, bool ok, bool mixed, uint64_t start);
 

@@ -32,6 +32,9 @@ struct group {
 	struct pl_seg *segs;
 	struct pl_buffer **bufs;
 	const struct pl_buffer *checked; /* last one seen to be alive */
+	/* Last file whose size was asked for, in this submission. */
+	const struct peerlane_file *sized;
+	int64_t size;
 };
 
 struct peerlane_batch {
@@ -43,6 +46,7 @@ struct peerlane_batch {
 	uint32_t turns; /* counts reports of events; also read without the lock */
 	unsigned int head, nr_events;
 	struct peerlane_event *events; /* a ring of @capacity */
+	size_t *p2p;		       /* another: bytes of each that went by p2p */
 	struct group *groups;
 };
 
@@ -62,7 +66,10 @@ int peerlane_batch_create(struct peerlane *ctx, unsigned int capacity, struct pe
 	if (!b)
 		return pl_fail(-ENOMEM, "no memory for a batch");
 	b->events = calloc(capacity, sizeof(b->events[0]));
-	if (!b->events) {
+	b->p2p = calloc(capacity, sizeof(b->p2p[0]));
+	if (!b->events || !b->p2p) {
+		free(b->events);
+		free(b->p2p);
 		free(b);
 		return pl_fail(-ENOMEM, "no memory for a batch");
 	}
@@ -128,9 +135,12 @@ static void requests_done(struct pl_job *job, struct pl_op *first)
 		request_close(job, g, op);
 	pthread_mutex_lock(&b->lock);
 	for (struct pl_op *op = first; op; op = op->next) {
-		b->events[(b->head + b->nr_events++) % b->capacity] = (struct peerlane_event){
-			.cookie = op->cookie, .result = pl_op_result(op), .cuda = op->cuda
-		};
+		unsigned int at = (b->head + b->nr_events++) % b->capacity;
+
+		b->events[at] = (struct peerlane_event){ .cookie = op->cookie,
+							 .result = pl_op_result(op),
+							 .cuda = op->cuda };
+		b->p2p[at] = op->p2p;
 		b->in_flight--;
 	}
 	__atomic_store_n(&b->turns, b->turns + 1, __ATOMIC_RELAXED);
@@ -166,6 +176,7 @@ static void run_apart(struct group *g, unsigned int i)
 	op->stop = n > 0 ? (size_t)n : 0;
 	op->err = n < 0 ? (int)n : one.err;
 	op->cuda = one.cuda;
+	op->p2p = one.p2p;
 	requests_done(&g->job, op);
 	pthread_mutex_unlock(&g->job.lock);
 }
@@ -278,8 +289,12 @@ static int group_add(struct group *g, const struct peerlane_io *io, unsigned int
 		g->checked = g->bufs[g->nr];
 	}
 	if (io->op == PEERLANE_READ &&
-	    (io->bytes > 64 * 1024 || io->file->want_direct || g->segs[g->nr].p2p))
-		op->bytes = g->segs[g->nr].bytes = pl_io_until_end(io->file, io->bytes, io->offset);
+	    (io->bytes > 64 * 1024 || io->file->want_direct || g->segs[g->nr].p2p)) {
+		if (g->sized != io->file)
+			g->size = pl_file_size(io->file);
+		g->sized = io->file;
+		op->bytes = g->segs[g->nr].bytes = pl_io_cut(g->size, io->bytes, io->offset);
+	}
 	if (io->op == PEERLANE_WRITE)
 		g->direct_locks |= pl_io_direct_lock_of(io->file);
 	g->nr++;
@@ -401,12 +416,13 @@ int peerlane_batch_submit(struct peerlane_batch *b, const struct peerlane_io *io
 
 /* --- waiting, cancelling, destroying --- */
 
-static unsigned int collect(struct peerlane_batch *b, struct peerlane_event *events,
-			    unsigned int max)
+/* Takes events as far as there are any, behind the @n that are there. */
+static unsigned int collect(struct peerlane_batch *b, struct peerlane_event *events, size_t *p2p,
+			    unsigned int n, unsigned int max)
 {
-	unsigned int n = 0;
-
 	while (n < max && b->nr_events) {
+		if (p2p)
+			p2p[n] = b->p2p[b->head];
 		events[n++] = b->events[b->head];
 		b->head = (b->head + 1) % b->capacity;
 		b->nr_events--;
@@ -495,6 +511,12 @@ int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
 			struct peerlane_event *events, unsigned int max_nr,
 			const struct timespec *timeout)
 {
+	return pl_batch_wait(b, min_nr, events, NULL, max_nr, timeout);
+}
+
+int pl_batch_wait(struct peerlane_batch *b, unsigned int min_nr, struct peerlane_event *events,
+		  size_t *p2p, unsigned int max_nr, const struct timespec *timeout)
+{
 	PL_KEEP_ERRNO;
 	struct timespec until = { .tv_sec = 0 };
 	uint64_t look_end = 0;
@@ -515,7 +537,7 @@ int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
 		until = after(timeout);
 	pthread_mutex_lock(&b->lock);
 	for (;;) {
-		n += collect(b, events + n, max_nr - n);
+		n = collect(b, events, p2p, n, max_nr);
 		if (n >= min_nr || !b->in_flight)
 			break;
 		/* With a bound on the time the work is left to the workers. */
@@ -523,7 +545,7 @@ int peerlane_batch_wait(struct peerlane_batch *b, unsigned int min_nr,
 			if (!run_one(b) && !help_one(b) && !look(b, &look_end))
 				pthread_cond_wait(&b->done, &b->lock);
 		} else if (pthread_cond_timedwait(&b->done, &b->lock, &until) == ETIMEDOUT) {
-			n += collect(b, events + n, max_nr - n);
+			n = collect(b, events, p2p, n, max_nr);
 			break;
 		}
 	}
@@ -591,5 +613,6 @@ void peerlane_batch_destroy(struct peerlane_batch *b)
 		pthread_mutex_destroy(&b->lock);
 	}
 	free(b->events);
+	free(b->p2p);
 	free(b);
 }

@@ -193,6 +193,7 @@ void pl_span_put(struct pl_span *span)
 {
 	pl_buffer_put(span->buf);
 	span->buf = NULL;
+	span->way = (struct pl_p2p_way){ .pin = NULL };
 }
 
 int pl_span_check(const struct pl_span *span, size_t bytes)

@@ -9,6 +9,7 @@
 
 struct peerlane;
 struct pl_p2p_pin;
+struct pl_p2p_route;
 
 struct pl_buffer {
 	uintptr_t addr;
@@ -37,11 +38,18 @@ int pl_buffer_resolve(struct peerlane *ctx, const void *addr, size_t bytes, stru
 		      struct pl_buffer **buf);
 void pl_buffer_put(struct pl_buffer *buf);
 
+/* How drives may reach memory, see p2p.h; all NULL: they may not. */
+struct pl_p2p_way {
+	struct pl_p2p_pin *pin;
+	struct pl_p2p_route *route;
+};
+
 /* Memory of a request whose length may be known later only. */
 struct pl_span {
 	char *addr;
 	struct pl_mem mem;
 	struct pl_buffer *buf; /* with a reference, or NULL */
+	struct pl_p2p_way way; /* lasts as long as that reference */
 	size_t room;	       /* bytes from @addr on */
 	int err;	       /* why there are none; 0 */
 	int past;	       /* errno of a longer request */

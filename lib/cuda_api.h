@@ -39,6 +39,13 @@ enum {
 	PL_CU_PTR_POOL = 17,
 };
 
+/* cuDeviceGetAttribute(): how writes of other devices are ordered, and the least that keeps the
+ * GPU that has the memory from seeing them late. */
+enum {
+	PL_CU_DEVICE_WRITES_ORDERING = 118,
+	PL_CU_WRITES_ORDERED_FOR_OWNER = 100,
+};
+
 enum {
 	PL_CU_MEM_HOST = 1,
 	PL_CU_MEM_DEVICE = 2,
@@ -61,6 +68,7 @@ enum {
 	X(error_name, "cuGetErrorName", (int, const char **), 1)                                   \
 	X(device_count, "cuDeviceGetCount", (int *), 1)                                            \
 	X(device_get, "cuDeviceGet", (int *, int), 1)                                              \
+	X(device_attribute, "cuDeviceGetAttribute", (int *, int, int), 0)                          \
 	X(device_name, "cuDeviceGetName", (char *, int, int), 1)                                   \
 	X(device_pci, "cuDeviceGetPCIBusId", (char *, int, int), 1)                                \
 	X(device_memory, "cuDeviceTotalMem_v2", (size_t *, int), 1)                                \

@@ -83,7 +83,7 @@ int64_t pl_file_size(const struct peerlane_file *f)
 
 bool pl_file_gone(const struct peerlane_file *f)
 {
-	return f->sized && pl_file_size(f) == 0;
+	return f->block_bytes > 0 && pl_file_size(f) == 0;
 }
 
 /* The alignment O_DIRECT needs: what the kernel says, else a page, which is right everywhere. */
@@ -165,6 +165,7 @@ static int reopen(int fd, const char *name, int flags, bool direct, char *why, s
 static int inspect(struct peerlane_file *f, int fd)
 {
 	struct statfs fs;
+	uint64_t bytes;
 	struct stat sb;
 
 	if (fstat(fd, &sb))
@@ -176,6 +177,8 @@ static int inspect(struct peerlane_file *f, int fd)
 	f->block = S_ISBLK(sb.st_mode);
 	f->dev = f->block ? sb.st_rdev : sb.st_dev;
 	f->ino = sb.st_ino;
+	if (f->block && !ioctl(fd, BLKGETSIZE64, &bytes))
+		f->block_bytes = (int64_t)bytes;
 	if (!fstatfs(fd, &fs))
 		f->magic = (unsigned long)fs.f_type;
 	return 0;
@@ -234,7 +237,6 @@ static int adopt(struct peerlane *ctx, int fd, const char *name, struct peerlane
 		f->fd = fd;
 		f->fd_direct = reopen(fd, name, flags, true, f->direct_why, sizeof(f->direct_why));
 	}
-	f->sized = f->block && pl_file_size(f) > 0;
 	f->align = f->fd_direct >= 0 ? direct_align(f->fd_direct) : PAGE;
 	if (!f->align || f->align > 64 * 1024) {
 		pl_text(f->direct_why, sizeof(f->direct_why),

@@ -34,7 +34,7 @@ struct peerlane_file {
 	bool durable;	     /* opened with O_SYNC or O_DSYNC */
 	bool want_direct;    /* the caller opened it with O_DIRECT */
 	bool block;	     /* a block device */
-	bool sized;	     /* ...that had a size when it was opened */
+	int64_t block_bytes; /* its size when it was opened */
 	bool mapped_write;   /* may be written through a mapping, see wmap.h */
 	unsigned int align;  /* of offsets and memory for O_DIRECT; a power of two */
 	unsigned long magic; /* statfs f_type */

@@ -301,13 +301,47 @@ static int sync_p2p(struct pl_job *job, const struct pl_fill *f)
 	return got == f->bytes ? 0 : err ? err : -EIO;
 }
 
+/* The kernel that serves the stream copies to the slot. Its queue is for one thread at a time, and
+ * the last of its marks is never a run's. */
+static int fetch_served(struct pl_job *job, const struct pl_copy *copy)
+{
+	struct pl_mark *mark = job->queue->marks[PL_RUNS - 1];
+	uint64_t deadline = pl_deadline_ns(job->ctx);
+	struct pl_gpu *gpu = job->ctx->gpu;
+	int err, done = 0;
+
+	pthread_mutex_lock(&job->lock);
+	while (job->issuing) {
+		pthread_mutex_unlock(&job->lock);
+		pl_cpu_relax();
+		pthread_mutex_lock(&job->lock);
+	}
+	job->issuing = true;
+	pthread_mutex_unlock(&job->lock);
+	err = gpu->ops->copy(gpu, job->queue->queue, PL_FROM_GPU, copy, 1, mark);
+	while (!err && !(done = gpu->ops->mark_done(gpu, mark)) && pl_now_ns() < deadline)
+		pl_cpu_relax();
+	pthread_mutex_lock(&job->lock);
+	job->issuing = false;
+	/* The kernel may still write the slot. */
+	if (!err && !done)
+		job->lane->lost = true;
+	pthread_mutex_unlock(&job->lock);
+	return err ? err : done < 0 ? done : done ? 0 : -ETIMEDOUT;
+}
+
 /* A write that could not go by p2p has not been copied to its slot. */
 static int fetch(struct pl_job *job, const struct pl_fill *f)
 {
 	const struct pl_unit *unit = &job->units[f->unit];
+	struct pl_copy copy = { .dst = f->mem,
+				.src = job->segs[unit->seg].addr + unit->at,
+				.bytes = f->bytes };
 	struct pl_gpu *gpu = job->ctx->gpu;
 
-	return gpu->ops->copy_sync(gpu, f->mem, job->segs[unit->seg].addr + unit->at, f->bytes);
+	if (job->queue)
+		return fetch_served(job, &copy);
+	return gpu->ops->copy_sync(gpu, copy.dst, copy.src, copy.bytes);
 }
 
 size_t pl_fill_sync(struct pl_job *job, struct pl_fill *f, size_t got, int *err)

@@ -110,6 +110,9 @@ struct pl_gpu_ops {
 	/* Other devices will reach the allocation at @addr: what the driver calls synchronous must
 	 * have ended when it returns, since nothing else orders them. May be NULL. */
 	void (*expose)(struct pl_gpu *gpu, void *owner, const void *addr);
+	/* Whether work that was queued before sees what other devices wrote, once the CPU knows
+	 * that they have. NULL: it may not. */
+	bool (*orders_devices)(struct pl_gpu *gpu, int ordinal);
 	/* Queue @nr copies and then set @mark. After an error some of them may have been queued;
 	 * @mark is set all the same where possible. */
 	int (*copy)(struct pl_gpu *gpu, struct pl_queue *queue, enum pl_dir dir,

@@ -401,6 +401,16 @@ static void cuda_expose(struct pl_gpu *gpu, void *owner, const void *addr)
 	pl_cuda_leave(c);
 }
 
+static bool cuda_orders_devices(struct pl_gpu *gpu, int ordinal)
+{
+	struct pl_cuda *c = pl_cuda_of(gpu);
+	int device, how = 0;
+
+	return c->api.device_attribute && !c->api.device_get(&device, ordinal) &&
+	       !c->api.device_attribute(&how, PL_CU_DEVICE_WRITES_ORDERING, device) &&
+	       how >= PL_CU_WRITES_ORDERED_FOR_OWNER;
+}
+
 static int cuda_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t bytes)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
@@ -451,6 +461,7 @@ const struct pl_gpu_ops pl_gpu_cuda = {
 	.mark_destroy = pl_cuda_mark_destroy,
 	.prepare = pl_cuda_prepare,
 	.expose = cuda_expose,
+	.orders_devices = cuda_orders_devices,
 	.copy = cuda_copy,
 	.mark_done = pl_cuda_mark_done,
 	.stream_key = pl_cuda_stream_key,

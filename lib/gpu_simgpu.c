@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * The test GPU of the VM lab (kmod/simgpu.c) as a back end: real GPU memory in a PCI BAR that the
- * CPU cannot address, copies by a call of its driver. It has no streams and no kernels. One device
+ * CPU cannot address, copies by a call of its driver, streams, but no kernels of programs. One device
  * for all contexts of a process, as with CUDA: memory of one is GPU memory to the others.
  */
 #include "error.h"
-#include "gpu.h"
+#include "gpu_simgpu.h"
 
 #include "../kmod/simgpu.h"
 
@@ -35,15 +35,9 @@ static struct {
 
 static _Thread_local int last_result; /* an errno */
 
-struct pl_queue {
-	void *owner;
-};
+void *const pl_simgpu_owner = &device;
 
-struct pl_mark {
-	int unused;
-};
-
-static int refuse(int err)
+int pl_simgpu_refuse(int err)
 {
 	last_result = -err;
 	return err == -ENOMEM || err == -EFAULT || err == -EINVAL ? err : -EREMOTEIO;
@@ -89,7 +83,7 @@ static int sg_query(struct pl_gpu *gpu, const void *addr, struct pl_mem *out)
 	if (a) {
 		out->kind = PL_MEM_DEVICE;
 		out->gpu = 0;
-		out->owner = &device;
+		out->owner = pl_simgpu_owner;
 		out->base = a->base;
 		out->bytes = a->bytes;
 	} else if (at - device.first < device.end - device.first) {
@@ -107,10 +101,10 @@ static int sg_alloc(struct pl_gpu *gpu, int ordinal, size_t bytes, void **out)
 	(void)gpu;
 	(void)ordinal;
 	if (!a)
-		return refuse(-ENOMEM);
+		return pl_simgpu_refuse(-ENOMEM);
 	if (ioctl(device.fd, SIMGPU_IOC_ALLOC, &call)) {
 		free(a);
-		return refuse(-errno);
+		return pl_simgpu_refuse(-errno);
 	}
 	a->base = call.address;
 	a->bytes = bytes;
@@ -142,10 +136,10 @@ static int sg_free(struct pl_gpu *gpu, void *addr)
 	}
 	pthread_mutex_unlock(&lock);
 	if (!a)
-		return refuse(-EINVAL);
+		return pl_simgpu_refuse(-EINVAL);
 	free(a);
 	/* Waits for transfers under way into it: not with the lock. */
-	err = ioctl(device.fd, SIMGPU_IOC_FREE, &base) ? refuse(-errno) : 0;
+	err = ioctl(device.fd, SIMGPU_IOC_FREE, &base) ? pl_simgpu_refuse(-errno) : 0;
 	return err;
 }
 
@@ -155,7 +149,7 @@ static int sg_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out)
 
 	(void)gpu;
 	if (!mem)
-		return refuse(-ENOMEM);
+		return pl_simgpu_refuse(-ENOMEM);
 	*out = mem;
 	return 0;
 }
@@ -195,7 +189,7 @@ static int move(const void *gpu, const void *host, size_t bytes, enum pl_dir dir
 	if (!ioctl(device.fd, SIMGPU_IOC_COPY, &call))
 		return 0;
 	/* Its word for memory that is not there. */
-	return refuse(errno == EINVAL ? -EFAULT : -errno);
+	return pl_simgpu_refuse(errno == EINVAL ? -EFAULT : -errno);
 }
 
 static int sg_queue_create(struct pl_gpu *gpu, void *owner, struct pl_queue **out)
@@ -204,7 +198,7 @@ static int sg_queue_create(struct pl_gpu *gpu, void *owner, struct pl_queue **ou
 
 	(void)gpu;
 	if (!q)
-		return refuse(-ENOMEM);
+		return pl_simgpu_refuse(-ENOMEM);
 	q->owner = owner;
 	*out = q;
 	return 0;
@@ -223,7 +217,7 @@ static int sg_mark_create(struct pl_gpu *gpu, struct pl_queue *queue, struct pl_
 	(void)gpu;
 	(void)queue;
 	if (!m)
-		return refuse(-ENOMEM);
+		return pl_simgpu_refuse(-ENOMEM);
 	*out = m;
 	return 0;
 }
@@ -267,7 +261,7 @@ static int sg_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t b
 	if (!err)
 		err = sg_query(gpu, src, &from);
 	if (err)
-		return refuse(err);
+		return pl_simgpu_refuse(err);
 	if (to.kind == PL_MEM_HOST && from.kind == PL_MEM_HOST) {
 		memmove(dst, src, bytes);
 		return 0;
@@ -278,7 +272,7 @@ static int sg_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t b
 		return move(src, dst, bytes, PL_FROM_GPU);
 	bounce = malloc(bytes);
 	if (!bounce)
-		return refuse(-ENOMEM);
+		return pl_simgpu_refuse(-ENOMEM);
 	err = move(src, bounce, bytes, PL_FROM_GPU);
 	if (!err)
 		err = move(dst, bounce, bytes, PL_TO_GPU);
@@ -301,7 +295,7 @@ static int sg_info(struct pl_gpu *gpu, int ordinal, struct peerlane_gpu_info *ou
 	(void)gpu;
 	(void)ordinal;
 	if (ioctl(device.fd, SIMGPU_IOC_STATE, &state))
-		return refuse(-errno);
+		return pl_simgpu_refuse(-errno);
 	pl_text(out->name, sizeof(out->name), "Peerlane test GPU");
 	pl_text(out->driver, sizeof(out->driver), "simgpu");
 	pl_text(out->pci, sizeof(out->pci), "%04x:%02x:%02x.%x", (unsigned int)(state.pci >> 16),
@@ -346,6 +340,7 @@ static void sg_close(struct pl_gpu *gpu)
 		return;
 	pthread_mutex_lock(&lock);
 	if (!--device.users) {
+		pl_simgpu_streams_fini();
 		/* Frees all memory as well. */
 		close(device.fd);
 		device.fd = -1;
@@ -363,53 +358,12 @@ static void sg_abandon(struct pl_gpu *gpu)
 	free(gpu);
 }
 
-/* ------------------------------------------------------------------ what it has not */
-
-static int sg_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2])
-{
-	(void)gpu;
-	(void)stream;
-	(void)key;
-	return -EOPNOTSUPP;
-}
-
-static int sg_stream_call(struct pl_gpu *gpu, void *stream, pl_stream_fn fn, void *arg)
-{
-	(void)gpu;
-	(void)stream;
-	(void)fn;
-	(void)arg;
-	return -EOPNOTSUPP;
-}
-
-static int sg_stream_hold(struct pl_gpu *gpu, void *stream, uint32_t *flag, uint32_t value)
-{
-	(void)gpu;
-	(void)stream;
-	(void)flag;
-	(void)value;
-	return -EOPNOTSUPP;
-}
-
-static int sg_stream_create(struct pl_gpu *gpu, int ordinal, void **out)
+/* Nothing is buffered between its memory and whoever reads it. */
+static bool sg_orders_devices(struct pl_gpu *gpu, int ordinal)
 {
 	(void)gpu;
 	(void)ordinal;
-	(void)out;
-	return -EOPNOTSUPP;
-}
-
-static void sg_stream_destroy(struct pl_gpu *gpu, void *stream)
-{
-	(void)gpu;
-	(void)stream;
-}
-
-static int sg_stream_sync(struct pl_gpu *gpu, void *stream)
-{
-	(void)gpu;
-	(void)stream;
-	return -EOPNOTSUPP;
+	return true;
 }
 
 static int sg_launch(struct pl_gpu *gpu, void *stream, const struct peerlane_kernel *kernel,
@@ -443,18 +397,25 @@ const struct pl_gpu_ops pl_gpu_simgpu = {
 	.queue_destroy = sg_queue_destroy,
 	.mark_create = sg_mark_create,
 	.mark_destroy = sg_mark_destroy,
+	.orders_devices = sg_orders_devices,
 	.copy = sg_copy,
 	.mark_done = sg_mark_done,
-	.stream_key = sg_stream_key,
-	.stream_call = sg_stream_call,
-	.stream_hold = sg_stream_hold,
+	.stream_key = pl_simgpu_stream_key,
+	.stream_call = pl_simgpu_stream_call,
+	.stream_hold = pl_simgpu_stream_hold,
+	.serve_create = pl_simgpu_serve_create,
+	.serve_destroy = pl_simgpu_serve_destroy,
+	.serve_launch = pl_simgpu_serve_launch,
+	.serve_begin = pl_simgpu_serve_begin,
+	.serve_state = pl_simgpu_serve_state,
+	.serve_quit = pl_simgpu_serve_quit,
 	.count = sg_count,
 	.info = sg_info,
 	.alloc = sg_alloc,
 	.free = sg_free,
 	.copy_sync = sg_copy_sync,
-	.stream_create = sg_stream_create,
-	.stream_destroy = sg_stream_destroy,
-	.stream_sync = sg_stream_sync,
+	.stream_create = pl_simgpu_stream_create,
+	.stream_destroy = pl_simgpu_stream_destroy,
+	.stream_sync = pl_simgpu_stream_sync,
 	.launch = sg_launch,
 };

@@ -67,20 +67,27 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir
 	if (err)
 		return err;
 	fill_segment(ctx, seg, op, &mem, (void *)(uintptr_t)addr, bytes, offset);
-	pl_p2p_attach(ctx, seg, dir, &mem, buf);
+	if (!op->no_p2p)
+		pl_p2p_attach(ctx, seg, dir, &mem, buf);
 	return 0;
 }
 
-size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset)
+size_t pl_io_cut(int64_t size, size_t bytes, off_t offset)
 {
-	int64_t size = pl_file_size(file);
-
 	/* Files of the kernel's own file systems say 0 and have content. */
 	if (size <= 0)
 		return bytes;
 	if (offset >= size)
 		return 0;
 	return bytes < (size_t)(size - offset) ? bytes : (size_t)(size - offset);
+}
+
+size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset)
+{
+	/* A drive writes nothing past its own end, so an old size does no harm. */
+	if (file->block && offset + (off_t)bytes <= file->block_bytes)
+		return bytes;
+	return pl_io_cut(pl_file_size(file), bytes, offset);
 }
 
 /* Runs one job over @segs; the request's outcome is in @op. */
@@ -143,6 +150,7 @@ static ssize_t part(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *wh
 	result = err ? err : pl_op_result(&op);
 	whole->cuda = op.cuda;
 	whole->err = err ? err : op.err;
+	whole->p2p += op.p2p;
 	return result;
 }
 
@@ -276,13 +284,14 @@ static ssize_t resolved(struct pl_op *op, enum peerlane_op dir, struct pl_seg *s
 }
 
 static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
-			int nr_iov, size_t bytes, off_t offset, unsigned int flags,
+			int nr_iov, size_t bytes, off_t offset, unsigned int flags, size_t *p2p,
 			struct pl_seg *segs, struct pl_buffer **bufs)
 {
 	struct pl_op op = { .file = file,
 			    .asked = bytes,
 			    .bytes = bytes,
-			    .plain_write = flags & PEERLANE_DURABLE };
+			    .plain_write = flags & PEERLANE_DURABLE,
+			    .no_p2p = flags & PL_IO_NO_P2P };
 	unsigned int nr;
 	ssize_t n;
 	int err;
@@ -291,6 +300,7 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 	if (err)
 		return err;
 	n = resolved(&op, dir, segs, nr, offset, flags);
+	*p2p = op.p2p;
 	put_buffers(bufs, nr_iov);
 	return n;
 }
@@ -298,17 +308,17 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 /* The request itself, with memory for its segments. */
 static ssize_t with_segments(struct peerlane_file *file, enum peerlane_op dir,
 			     const struct iovec *iov, int nr_iov, size_t bytes, off_t offset,
-			     unsigned int flags)
+			     unsigned int flags, size_t *p2p)
 {
 	struct pl_seg one_seg, *segs = &one_seg;
 	struct pl_buffer *one_buf, **bufs = &one_buf;
 	ssize_t n;
 
 	if (nr_iov == 1)
-		return vectored(file, dir, iov, nr_iov, bytes, offset, flags, segs, bufs);
+		return vectored(file, dir, iov, nr_iov, bytes, offset, flags, p2p, segs, bufs);
 	segs = calloc((size_t)nr_iov, sizeof(*segs));
 	bufs = calloc((size_t)nr_iov, sizeof(*bufs));
-	n = segs && bufs ? vectored(file, dir, iov, nr_iov, bytes, offset, flags, segs, bufs)
+	n = segs && bufs ? vectored(file, dir, iov, nr_iov, bytes, offset, flags, p2p, segs, bufs)
 			 : pl_fail(-ENOMEM, "no memory for the request");
 	free(segs);
 	free(bufs);
@@ -316,13 +326,14 @@ static ssize_t with_segments(struct peerlane_file *file, enum peerlane_op dir,
 }
 
 ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
-		       int nr_iov, off_t offset, unsigned int flags)
+		       int nr_iov, off_t offset, unsigned int flags, size_t *p2p)
 {
 	struct peerlane_stats *st = pl_ctx_stats(file->ctx);
 	uint64_t start = pl_now_ns();
 	size_t bytes = 0;
 	ssize_t n = 0;
 
+	*p2p = 0;
 	for (int i = 0; i < nr_iov && !n; i++)
 		if (__builtin_add_overflow(bytes, iov[i].iov_len, &bytes))
 			n = pl_fail(-EOVERFLOW, "the lengths of the memory pieces overflow");
@@ -330,14 +341,15 @@ ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const s
 		n = pl_io_range(bytes, offset);
 	pl_stat_add(&st->in_flight, 1);
 	if (!n)
-		n = with_segments(file, dir, iov, nr_iov, bytes, offset, flags);
+		n = with_segments(file, dir, iov, nr_iov, bytes, offset, flags, p2p);
 	pl_stat_sub(&st->in_flight, 1);
 	pl_stats_request(&file->ctx->stats, dir, bytes, n, pl_now_ns() - start);
 	return n;
 }
 
 static ssize_t served(struct peerlane_file *file, enum peerlane_op dir, const struct pl_span *span,
-		      size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue)
+		      size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue,
+		      size_t *p2p)
 {
 	struct pl_op op = { .file = file,
 			    .asked = bytes,
@@ -345,6 +357,7 @@ static ssize_t served(struct peerlane_file *file, enum peerlane_op dir, const st
 			    .plain_write = flags & PEERLANE_DURABLE,
 			    .queue = queue };
 	struct pl_seg seg;
+	ssize_t n;
 	int err = pl_io_range(bytes, offset);
 
 	if (err || !bytes)
@@ -353,30 +366,36 @@ static ssize_t served(struct peerlane_file *file, enum peerlane_op dir, const st
 	if (err)
 		return err;
 	fill_segment(file->ctx, &seg, &op, &span->mem, span->addr, bytes, offset);
-	return resolved(&op, dir, &seg, 1, offset, flags);
+	pl_p2p_take(&seg, dir, &span->way);
+	n = resolved(&op, dir, &seg, 1, offset, flags);
+	*p2p = op.p2p;
+	return n;
 }
 
 ssize_t pl_io_served(struct peerlane_file *file, enum peerlane_op dir, const struct pl_span *span,
-		     size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue)
+		     size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue,
+		     size_t *p2p)
 {
 	struct peerlane_stats *st = pl_ctx_stats(file->ctx);
 	uint64_t start = pl_now_ns();
 	ssize_t n;
 
+	*p2p = 0;
 	pl_stat_add(&st->in_flight, 1);
-	n = served(file, dir, span, bytes, offset, flags, queue);
+	n = served(file, dir, span, bytes, offset, flags, queue, p2p);
 	pl_stat_sub(&st->in_flight, 1);
 	pl_stats_request(&file->ctx->stats, dir, bytes, n, pl_now_ns() - start);
 	return n;
 }
 
-/* What the four calls have in common. */
-static ssize_t request(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
-		       int nr_iov, off_t offset, unsigned int flags)
+ssize_t pl_io_request(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
+		      int nr_iov, off_t offset, unsigned int flags, size_t *p2p)
 {
+	PL_KEEP_ERRNO;
 	ssize_t n;
 	int err;
 
+	*p2p = 0;
 	if (!iov || nr_iov < 1 || nr_iov > IOV_MAX)
 		return pl_fail(-EINVAL, "the number of memory pieces is %d; it must be 1 to %d",
 			       iov ? nr_iov : 0, IOV_MAX);
@@ -385,44 +404,46 @@ static ssize_t request(struct peerlane_file *file, enum peerlane_op dir, const s
 	err = pl_file_get(file, dir);
 	if (err)
 		return err;
-	n = pl_io_vectored(file, dir, iov, nr_iov, offset, flags);
+	n = pl_io_vectored(file, dir, iov, nr_iov, offset, flags, p2p);
 	pl_file_put(file);
 	return n;
 }
 
-ssize_t peerlane_read(struct peerlane_file *file, void *addr, size_t bytes, off_t offset)
+/* What the two calls for one piece of memory have in common. */
+static ssize_t single(struct peerlane_file *file, enum peerlane_op dir, void *addr, size_t bytes,
+		      off_t offset, unsigned int flags)
 {
 	struct iovec iov = { .iov_base = addr, .iov_len = bytes };
-	PL_KEEP_ERRNO;
+	size_t p2p;
 
 	if (!addr)
 		return pl_fail(-EINVAL, "the memory address is NULL");
-	return request(file, PEERLANE_READ, &iov, 1, offset, 0);
+	return pl_io_request(file, dir, &iov, 1, offset, flags, &p2p);
+}
+
+ssize_t peerlane_read(struct peerlane_file *file, void *addr, size_t bytes, off_t offset)
+{
+	return single(file, PEERLANE_READ, addr, bytes, offset, 0);
 }
 
 ssize_t peerlane_write(struct peerlane_file *file, const void *addr, size_t bytes, off_t offset,
 		       unsigned int flags)
 {
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)addr, .iov_len = bytes };
-	PL_KEEP_ERRNO;
-
-	if (!addr)
-		return pl_fail(-EINVAL, "the memory address is NULL");
-	return request(file, PEERLANE_WRITE, &iov, 1, offset, flags);
+	return single(file, PEERLANE_WRITE, (void *)(uintptr_t)addr, bytes, offset, flags);
 }
 
 ssize_t peerlane_readv(struct peerlane_file *file, const struct iovec *iov, int nr_iov,
 		       off_t offset)
 {
-	PL_KEEP_ERRNO;
+	size_t p2p;
 
-	return request(file, PEERLANE_READ, iov, nr_iov, offset, 0);
+	return pl_io_request(file, PEERLANE_READ, iov, nr_iov, offset, 0, &p2p);
 }
 
 ssize_t peerlane_writev(struct peerlane_file *file, const struct iovec *iov, int nr_iov,
 			off_t offset, unsigned int flags)
 {
-	PL_KEEP_ERRNO;
+	size_t p2p;
 
-	return request(file, PEERLANE_WRITE, iov, nr_iov, offset, flags);
+	return pl_io_request(file, PEERLANE_WRITE, iov, nr_iov, offset, flags, &p2p);
 }

@@ -6,6 +6,9 @@
 #include "buffer.h"
 #include "job.h"
 
+/* With the flags of the public API, for those who must not pin memory or test a drive now. */
+#define PL_IO_NO_P2P (1u << 31)
+
 /* Checks offset and length. */
 int pl_io_range(size_t bytes, off_t offset);
 /* Checks offset and length and takes a reference to the file (pl_file_put() undoes it). */
@@ -15,6 +18,8 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir
 		  const void *addr, size_t bytes, off_t offset, struct pl_buffer **buf);
 /* How many of @bytes at @offset lie before the end of the file. */
 size_t pl_io_until_end(const struct peerlane_file *file, size_t bytes, off_t offset);
+/* The same where the file's size is known. */
+size_t pl_io_cut(int64_t size, size_t bytes, off_t offset);
 /* Records for peerlane_error() why @op failed with @err. */
 void pl_io_explain(struct peerlane *ctx, const struct pl_op *op, int err);
 /* The part [from, to) of a request, in order, until some of it comes short. As pl_op_result(). */
@@ -37,13 +42,20 @@ void pl_io_direct_lock(struct peerlane *ctx, unsigned int locks);
 void pl_io_direct_unlock(struct peerlane *ctx, unsigned int locks);
 
 /* --- io.c --- */
-/* The whole of a synchronous request on a file the caller has a reference to. */
+/* The whole of a synchronous request; of its bytes *@p2p went between drive and GPU memory. */
+ssize_t pl_io_request(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
+		      int nr_iov, off_t offset, unsigned int flags, size_t *p2p);
+/* The same on a file the caller has a reference to. */
 ssize_t pl_io_vectored(struct peerlane_file *file, enum peerlane_op dir, const struct iovec *iov,
-		       int nr_iov, off_t offset, unsigned int flags);
+		       int nr_iov, off_t offset, unsigned int flags, size_t *p2p);
 /* The same for memory that is known already. Copies go through @queue, and nothing calls the
  * driver. */
 ssize_t pl_io_served(struct peerlane_file *file, enum peerlane_op dir, const struct pl_span *span,
-		     size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue);
+		     size_t bytes, off_t offset, unsigned int flags, struct pl_lane_queue *queue,
+		     size_t *p2p);
+/* peerlane_batch_wait(), which also tells of each request how much went that way; @p2p may be NULL. */
+int pl_batch_wait(struct peerlane_batch *batch, unsigned int min_nr, struct peerlane_event *events,
+		  size_t *p2p, unsigned int max_nr, const struct timespec *timeout);
 /* Where the CPU may reach memory at @addr, which is @mem; NULL if it must not. */
 char *pl_io_host(const struct peerlane *ctx, const struct pl_mem *mem, void *addr);
 

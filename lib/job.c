@@ -115,7 +115,8 @@ static void choose_unit(struct pl_job *job, const struct shape *s)
 		want = s->total / (job->segs[0].op->file->want_direct ? 2 : 16);
 		job->write_run = threads < job->ctx->opt.nr_threads / 2 ? MAX_MIN_RUN : 0;
 	} else if (starts_cold(job)) {
-		want = s->total / 2;
+		/* Two, so that the copy of the one passes beside the other; by p2p there is none. */
+		want = job->segs[0].p2p ? s->total : s->total / 2;
 	} else {
 		want = s->total / (4 * threads);
 		/* With many threads on a large read the slots are long out of their caches when
@@ -234,6 +235,7 @@ int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, s
 		ops[i].stop = ops[i].bytes;
 		ops[i].units_left = 0;
 		ops[i].err = ops[i].cuda = 0;
+		ops[i].p2p = 0;
 		ops[i].end_ns = 0;
 		ops[i].next = NULL;
 		job->ordered |= op == PEERLANE_WRITE && ops[i].file->append;

@@ -28,6 +28,7 @@ struct pl_op {
 	size_t bytes;	    /* the same, cut at the end of the file for reads */
 	unsigned int flags; /* PEERLANE_DURABLE: each write of it is */
 	bool plain_write;   /* never by mapping */
+	bool no_p2p;	    /* never between drive and GPU memory */
 	uint64_t start_ns;
 	/* Told of @op and those after it in the list once they have their outcome; may be NULL. */
 	void (*done)(struct pl_job *job, struct pl_op *op);
@@ -41,6 +42,7 @@ struct pl_op {
 	size_t stop; /* the bytes before it are in place, or may still get there */
 	int err;     /* why the rest is not; 0 at the end of the file */
 	int cuda;
+	size_t p2p; /* bytes that went between drive and GPU memory */
 	uint64_t end_ns;
 	struct pl_op *next; /* that has ended and was not told of yet */
 };

@@ -135,11 +135,9 @@ struct answer {
 	} while (0)
 
 /* Memory, options and file allow it, whatever the request. */
-static bool possible(const struct peerlane *ctx, const struct pl_seg *seg, const struct pl_mem *mem,
-		     struct answer *a)
+static bool possible(const struct peerlane *ctx, const struct peerlane_file *f,
+		     const struct pl_mem *mem, struct answer *a)
 {
-	const struct peerlane_file *f = seg->op->file;
-
 	if (mem->kind != PL_MEM_DEVICE)
 		SAY(a, "", "this is not GPU memory");
 	else if (!strcmp(ctx->gpu->ops->name, "sim"))
@@ -155,18 +153,28 @@ static bool possible(const struct peerlane *ctx, const struct pl_seg *seg, const
 	return false;
 }
 
+/* The way the file was opened allows it in this direction. */
+static bool opened_so(const struct peerlane_file *f, enum peerlane_op dir, struct answer *a)
+{
+	if (dir == PEERLANE_WRITE && f->append)
+		SAY(a, "", "the file was opened with O_APPEND");
+	else if (dir == PEERLANE_WRITE && !f->want_direct)
+		SAY(a, "open it with O_DIRECT to bypass the page cache",
+		    "the file was opened without O_DIRECT: writes go through the page cache");
+	else
+		return true;
+	return false;
+}
+
 /* The request has blocks that could go this way. */
 static bool fits(const struct pl_seg *seg, enum peerlane_op dir, struct answer *a)
 {
 	const struct peerlane_file *f = seg->op->file;
 	size_t block = pl_p2p_block(f, dir), start = (size_t)seg->offset;
 
-	if (dir == PEERLANE_WRITE && f->append)
-		SAY(a, "", "the file was opened with O_APPEND");
-	else if (dir == PEERLANE_WRITE && !f->want_direct)
-		SAY(a, "open it with O_DIRECT to bypass the page cache",
-		    "the file was opened without O_DIRECT: writes go through the page cache");
-	else if (((uintptr_t)seg->addr ^ start) & (f->align - 1))
+	if (!opened_so(f, dir, a))
+		return false;
+	if (((uintptr_t)seg->addr ^ start) & (f->align - 1))
 		SAY(a, "choose memory and file offsets that are aligned alike",
 		    "the memory's address is not aligned to %u bytes where the file offset is",
 		    f->align);
@@ -203,20 +211,22 @@ static void say_pin(struct answer *a, int err)
 	}
 }
 
-/* Whether @seg may go that way; @a gets the pin and the route. Lock held. */
-static bool find_way(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_op dir,
+/* The module is there, or why not is said. Lock held, here and in the next. */
+static bool module_there(struct peerlane *ctx, struct answer *a)
+{
+	if (ready(ctx))
+		return true;
+	SAY(a, ctx->p2p.fix, "%s", ctx->p2p.why);
+	return false;
+}
+
+/* Whether the drive of @file may reach @mem, registered as @buf or not; @a gets the pin and the
+ * route. */
+static bool find_way(struct peerlane *ctx, const struct peerlane_file *file,
 		     const struct pl_mem *mem, struct pl_buffer *buf, struct answer *a)
 {
-	struct pl_p2p *p = &ctx->p2p;
-	int err;
+	int err = pl_p2p_pin_get(&ctx->p2p, mem, buf, &a->pin);
 
-	if (!ready(ctx)) {
-		SAY(a, p->fix, "%s", p->why);
-		return false;
-	}
-	if (!fits(seg, dir, a))
-		return false;
-	err = pl_p2p_pin_get(p, mem, buf, &a->pin);
 	if (err) {
 		say_pin(a, err);
 		return false;
@@ -224,7 +234,7 @@ static bool find_way(struct peerlane *ctx, const struct pl_seg *seg, enum peerla
 	if (!a->pin->exposed && ctx->gpu->ops->expose)
 		ctx->gpu->ops->expose(ctx->gpu, mem->owner, (void *)a->pin->addr);
 	a->pin->exposed = true;
-	a->route = pl_p2p_route_get(ctx, seg->op->file, a->pin, mem->gpu);
+	a->route = pl_p2p_route_get(ctx, file, a->pin, mem->gpu);
 	if (!a->route || !pl_p2p_route_open(a->route)) {
 		SAY(a, a->route ? a->route->fix : "", "%s",
 		    a->route ? a->route->why
@@ -234,39 +244,64 @@ static bool find_way(struct peerlane *ctx, const struct pl_seg *seg, enum peerla
 	return true;
 }
 
-void pl_p2p_attach(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir,
-		   const struct pl_mem *mem, struct pl_buffer **buf)
+void pl_p2p_hold(struct peerlane *ctx, const struct peerlane_file *file, enum peerlane_op dir,
+		 const struct pl_mem *mem, struct pl_buffer **buf, struct pl_p2p_way *way)
 {
 	struct pl_p2p *p = &ctx->p2p;
 	struct answer a = { .out = NULL };
 
-	if (__atomic_load_n(&p->state, __ATOMIC_ACQUIRE) == PL_P2P_NONE || seg->host ||
-	    !possible(ctx, seg, mem, &a) || !fits(seg, dir, &a))
+	*way = (struct pl_p2p_way){ .pin = NULL };
+	if (__atomic_load_n(&p->state, __ATOMIC_ACQUIRE) == PL_P2P_NONE ||
+	    !possible(ctx, file, mem, &a) || !opened_so(file, dir, &a))
 		return;
 	pthread_mutex_lock(&p->lock);
-	if (find_way(ctx, seg, dir, mem, *buf, &a)) {
+	if (module_there(ctx, &a) && find_way(ctx, file, mem, *buf, &a)) {
 		if (!*buf) {
 			*buf = &a.pin->own;
 			__atomic_fetch_add(&a.pin->own.users, 1, __ATOMIC_ACQ_REL);
 		}
-		seg->pin = a.pin;
-		seg->route = a.route;
-		seg->p2p = a.pin->map + a.pin->skip + ((uintptr_t)seg->addr - a.pin->addr);
+		*way = (struct pl_p2p_way){ .pin = a.pin, .route = a.route };
 	}
 	pthread_mutex_unlock(&p->lock);
+}
+
+void pl_p2p_take(struct pl_seg *seg, enum peerlane_op dir, const struct pl_p2p_way *way)
+{
+	struct answer a = { .out = NULL };
+
+	if (!way->pin || seg->host || !fits(seg, dir, &a))
+		return;
+	seg->pin = way->pin;
+	seg->route = way->route;
+	seg->p2p = way->pin->map + way->pin->skip + ((uintptr_t)seg->addr - way->pin->addr);
+}
+
+void pl_p2p_attach(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir,
+		   const struct pl_mem *mem, struct pl_buffer **buf)
+{
+	struct answer a = { .out = NULL };
+	struct pl_p2p_way way;
+
+	/* Nothing is pinned for a request that could not use it. */
+	if (seg->host || !fits(seg, dir, &a))
+		return;
+	pl_p2p_hold(ctx, seg->op->file, dir, mem, buf, &way);
+	pl_p2p_take(seg, dir, &way);
 }
 
 void pl_p2p_judge(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_op dir,
 		  const struct pl_mem *mem, struct pl_buffer *buf, struct peerlane_verdict *out)
 {
+	const struct peerlane_file *file = seg->op->file;
 	struct answer a = { .out = out };
 
 	if (seg->pin && buf == &seg->pin->own)
 		buf = NULL;
-	if (!possible(ctx, seg, mem, &a))
+	if (!possible(ctx, file, mem, &a))
 		return;
 	pthread_mutex_lock(&ctx->p2p.lock);
-	out->usable = find_way(ctx, seg, dir, mem, buf, &a);
+	out->usable = module_there(ctx, &a) && fits(seg, dir, &a) &&
+		      find_way(ctx, file, mem, buf, &a);
 	pthread_mutex_unlock(&ctx->p2p.lock);
 	if (out->usable)
 		SAY(&a, "", "the drive moves the data by DMA, its unaligned ends go another way");

@@ -54,6 +54,14 @@ void pl_p2p_abandon(struct pl_p2p *p);
  */
 void pl_p2p_attach(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir,
 		   const struct pl_mem *mem, struct pl_buffer **buf);
+/*
+ * The same in two steps, for a request that must call no driver when it runs: what @file and the
+ * memory allow is found out first, and *@way lasts as long as the reference to *@buf.
+ */
+void pl_p2p_hold(struct peerlane *ctx, const struct peerlane_file *file, enum peerlane_op dir,
+		 const struct pl_mem *mem, struct pl_buffer **buf, struct pl_p2p_way *way);
+/* Then @seg, which lies in that memory, gets its address. Calls nothing. */
+void pl_p2p_take(struct pl_seg *seg, enum peerlane_op dir, const struct pl_p2p_way *way);
 /* The same question, answered in words. Moves no data but that of the test. */
 void pl_p2p_judge(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_op dir,
 		  const struct pl_mem *mem, struct pl_buffer *buf, struct peerlane_verdict *out);

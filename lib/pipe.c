@@ -22,6 +22,7 @@
 #define RUN_COPIES 128
 /* Copies in flight at a time; more only makes them shorter. */
 #define RUNS_IN_FLIGHT 2
+_Static_assert(RUNS_IN_FLIGHT < PL_RUNS, "the last mark is for copies that are no run, see fill.c");
 /* Small units taken at once, at least. */
 #define MIN_TAKE 4u
 /* Small units that make a run worth while. */
@@ -61,6 +62,8 @@ void pl_pipe_finish(struct pl_job *job, unsigned int u, size_t got, int err, int
 	}
 	if (got)
 		pl_stats_path(&job->ctx->stats, job->op, slot->path, got);
+	if (slot->path == PEERLANE_PATH_P2P)
+		op->p2p += got;
 	slot->state = PL_SLOT_FREE;
 	job->finished++;
 	/* A slot is taken again only after all units before are past: see the top of the file. */
@@ -300,9 +303,12 @@ static bool issue_one(struct pl_job *job)
 	uint8_t i = idle_run(job);
 	struct pl_run *run = &job->runs[i];
 	struct pl_lane_queue *q = job->queue;
-	struct batch b = { .nr = 0 };
+	struct batch b; /* too long to be cleared each time */
 	int err = 0;
 
+	b.nr = 0;
+	b.bytes = 0;
+	b.owner = NULL;
 	if (job->op == PEERLANE_READ)
 		gather_read(job, &b, i);
 	else
@@ -341,7 +347,7 @@ bool pl_pipe_issue(struct pl_job *job)
 {
 	bool any = false;
 
-	if (job->issuing || !job->lane || job->gpu_err)
+	if (job->issuing || !job->lane || job->gpu_err || (job->op == PEERLANE_READ && !job->ready))
 		return false;
 	job->issuing = true;
 	while (job->nr_runs < RUNS_IN_FLIGHT && !too_early(job) && issue_one(job))

@@ -10,343 +10,15 @@
  * reaches the request's number; the worker does the I/O as any caller would. Requests of one stream
  * run one after the other, so one word or mailbox per stream is enough and its numbers only grow.
  */
-#include "stream.h"
-
-#include "context.h"
 #include "io.h"
+#include "stream_request.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define WORDS_PER_CHUNK 64u
-#define WORD_BYTES 64u /* one cache line each */
-/* How long a worker looks for a kernel to begin before it goes to see about others. */
-#define LOOK_NS 50000u
-#define NAP_NS 20000
-
-struct pl_stream {
-	struct pl_task task; /* first: workers are given it */
-	struct pl_stream *next;
-	uintptr_t key[2];
-	pthread_mutex_t lock; /* keeps number and order on the stream the same; guards all below */
-	uint32_t *word;
-	uint32_t number; /* of the last request queued */
-	uint32_t served; /* of the last one with a kernel */
-	void *chunk;	 /* the pinned memory, on the stream that must free it; else NULL */
-	struct pl_serve *serve;
-	bool no_serve;		    /* it was refused once */
-	struct pl_lane_queue queue; /* of @serve, for jobs */
-	struct peerlane *ctx;
-	pthread_mutex_t list_lock;     /* guards the rest */
-	struct request *first, **last; /* served ones, in their order */
-	bool active;		       /* a worker has the stream, or will have */
-	bool looked; /* for the kernel of the first, for LOOK_NS; only that worker's */
-};
-
-struct request {
-	struct pl_task task;
-	unsigned int users; /* the one who submits it, and the stream; atomic */
-	struct peerlane_file *file;
-	enum peerlane_op op;
-	void *addr;
-	const size_t *bytes;
-	const off_t *offset;
-	size_t bytes_now;
-	off_t offset_now;
-	ssize_t *result;
-	unsigned int flags;
-	pl_stream_work work; /* of pl_stream_run(), instead of the five above */
-	void *arg;
-	uint32_t number;
-	struct pl_stream *stream;
-	/* Served by a kernel: */
-	bool served;
-	struct pl_span span;
-	uint32_t before; /* request whose kernel used the mailbox last */
-	struct request *next;
-};
-
-static void serve(struct pl_task *task);
-static void drop_served(struct pl_task *task);
-
-/* A word nobody has yet; streams_lock held. Lines of a chunk go to the streams after its owner. */
-static int new_word(struct peerlane *ctx, struct pl_stream *s)
-{
-	struct pl_stream *last = ctx->streams;
-	unsigned int used = 0;
-	void *chunk;
-	int err;
-
-	for (struct pl_stream *p = last; p; p = p->next)
-		used++;
-	if (used % WORDS_PER_CHUNK) {
-		s->word = last->word + WORD_BYTES / sizeof(uint32_t);
-		return 0;
-	}
-	err = ctx->gpu->ops->pin_alloc(ctx->gpu, WORDS_PER_CHUNK * WORD_BYTES, &chunk);
-	if (err)
-		return pl_fail_gpu(err, ctx->gpu->ops->result(), "no pinned memory for a stream");
-	memset(chunk, 0, WORDS_PER_CHUNK * WORD_BYTES);
-	s->chunk = chunk;
-	s->word = chunk;
-	return 0;
-}
-
-/* streams_lock held. */
-static int new_stream(struct peerlane *ctx, const uintptr_t key[2], struct pl_stream **out)
-{
-	struct pl_stream *s = calloc(1, sizeof(*s));
-	int err;
-
-	if (!s)
-		return pl_fail(-ENOMEM, "no memory for a stream");
-	err = new_word(ctx, s);
-	if (err) {
-		free(s);
-		return err;
-	}
-	memcpy(s->key, key, sizeof(s->key));
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->list_lock, NULL);
-	s->task.run = serve;
-	s->task.drop = drop_served;
-	s->last = &s->first;
-	s->ctx = ctx;
-	s->next = ctx->streams;
-	ctx->streams = s;
-	*out = s;
-	return 0;
-}
-
-static int find_stream(struct peerlane *ctx, void *stream, struct pl_stream **out)
-{
-	struct pl_stream *s;
-	uintptr_t key[2];
-	int err = ctx->gpu->ops->stream_key(ctx->gpu, stream, key);
-
-	if (err)
-		return pl_fail_gpu(err, ctx->gpu->ops->result(), "the stream is not usable");
-	pthread_mutex_lock(&ctx->streams_lock);
-	for (s = ctx->streams; s; s = s->next)
-		if (s->key[0] == key[0] && s->key[1] == key[1])
-			break;
-	if (!s)
-		err = new_stream(ctx, key, &s);
-	pthread_mutex_unlock(&ctx->streams_lock);
-	*out = s;
-	return err;
-}
-
-static void request_put(struct request *r)
-{
-	if (!__atomic_sub_fetch(&r->users, 1, __ATOMIC_ACQ_REL))
-		free(r);
-}
-
-/* The one way out: the result is stored, and then the stream goes on. */
-static void finish(struct request *r, ssize_t result)
-{
-	struct peerlane *ctx = r->file->ctx;
-	struct pl_stream *s = r->stream;
-
-	if (r->work)
-		r->work(r->arg, (int)result, NULL);
-	else if (r->result)
-		*r->result = result;
-	pl_span_put(&r->span);
-	pl_file_put(r->file);
-	/* Whoever sees the number sees the result: the stream, and the host after it. */
-	if (r->served)
-		ctx->gpu->ops->serve_quit(s->serve, r->number);
-	else
-		__atomic_store_n(s->word, r->number, __ATOMIC_RELEASE);
-	request_put(r);
-	__atomic_fetch_sub(&ctx->stream_requests, 1, __ATOMIC_ACQ_REL);
-}
-
-static void drop(struct pl_task *task)
-{
-	finish((struct request *)task, -ECANCELED);
-}
-
-/* The I/O itself: without a call of the driver where a kernel serves, else as any caller would. */
-static ssize_t move(struct request *r, size_t shift, size_t bytes, off_t offset)
-{
-	unsigned int flags = r->flags & PEERLANE_DURABLE;
-	struct iovec iov = { .iov_base = (char *)r->addr + shift, .iov_len = bytes };
-	struct pl_span span = r->span;
-
-	if (!r->served)
-		return pl_io_vectored(r->file, r->op, &iov, 1, offset, flags);
-	if (!span.err && shift > span.room)
-		span.err = span.past;
-	span.addr += shift;
-	span.room -= shift;
-	return pl_io_served(r->file, r->op, &span, bytes, offset, flags, &r->stream->queue);
-}
-
-ssize_t pl_stream_io(struct pl_stream_io *io, size_t shift, size_t bytes, off_t offset)
-{
-	return move((struct request *)io, shift, bytes, offset);
-}
-
-/* In a worker: what the request is for. */
-static ssize_t perform(struct request *r)
-{
-	bool fixed = r->flags & PEERLANE_FIXED;
-
-	if (r->work) {
-		r->work(r->arg, 0, (struct pl_stream_io *)r);
-		r->work = NULL;
-		return 0;
-	}
-	return move(r, 0, fixed ? r->bytes_now : *r->bytes, fixed ? r->offset_now : *r->offset);
-}
-
-static void perform_held(struct pl_task *task)
-{
-	struct request *r = (struct request *)task;
-
-	finish(r, perform(r));
-}
-
-/* ------------------------------------------------------------------ served */
-
-static struct request *list_first(struct pl_stream *s)
-{
-	struct request *r;
-
-	pthread_mutex_lock(&s->list_lock);
-	r = s->first;
-	pthread_mutex_unlock(&s->list_lock);
-	return r;
-}
-
-/* Takes the first one off, before it is finished: with the last request the stream may go. Returns
- * whether there are more. */
-static bool list_pop(struct pl_stream *s)
-{
-	bool more;
-
-	pthread_mutex_lock(&s->list_lock);
-	s->first = s->first->next;
-	more = s->first;
-	if (!more)
-		s->last = &s->first;
-	s->active = more;
-	s->looked = false;
-	pthread_mutex_unlock(&s->list_lock);
-	return more;
-}
-
-/* Adds a request; returns whether the stream has to be given to a worker. */
-static bool list_push(struct pl_stream *s, struct request *r)
-{
-	bool idle;
-
-	pthread_mutex_lock(&s->list_lock);
-	r->next = NULL;
-	*s->last = r;
-	s->last = &r->next;
-	idle = !s->active;
-	s->active = true;
-	pthread_mutex_unlock(&s->list_lock);
-	return idle;
-}
-
-/* The context is going away, or there is no thread to be had. */
-static void drop_served(struct pl_task *task)
-{
-	struct pl_stream *s = (struct pl_stream *)task;
-	struct request *r;
-	bool more;
-
-	do {
-		r = list_first(s);
-		more = list_pop(s);
-		finish(r, -ECANCELED);
-	} while (more);
-}
-
-/*
- * Whether the kernel of a request has begun. If not, others come first: the GPU runs so many
- * kernels at a time and no more, and those that run must find a worker and a lane to end. It may
- * take as long as other work of the program keeps the GPU.
- */
-static bool kernel_here(struct pl_stream *s, uint32_t number)
-{
-	uint64_t until = s->looked ? 0 : pl_now_ns() + LOOK_NS;
-
-	do {
-		if (s->ctx->gpu->ops->serve_state(s->serve, number) != PL_SERVE_COMING)
-			return true;
-		pl_cpu_relax();
-	} while (pl_now_ns() < until);
-	return false;
-}
-
-static ssize_t serve_one(struct pl_stream *s, struct request *r)
-{
-	const struct pl_gpu_ops *ops = s->ctx->gpu->ops;
-
-	/* Two streams by one name: one was destroyed with work left. */
-	if (ops->serve_state(s->serve, r->before) != PL_SERVE_GONE)
-		return -EBUSY;
-	s->queue.number = r->number;
-	ops->serve_begin(s->serve, r->number);
-	return perform(r);
-}
-
-/* In a worker for streams: serves a stream as long as the kernels of its requests come. */
-static void serve(struct pl_task *task)
-{
-	const struct timespec nap = { .tv_nsec = NAP_NS };
-	struct pl_stream *s = (struct pl_stream *)task;
-	struct request *r;
-	ssize_t n;
-	bool more;
-
-	do {
-		r = list_first(s);
-		if (!kernel_here(s, r->number)) {
-			s->looked = true;
-			if (pl_task_post(&s->ctx->stream_workers, &s->task))
-				drop_served(&s->task);
-			else
-				nanosleep(&nap, NULL);
-			return;
-		}
-		n = serve_one(s, r);
-		more = list_pop(s);
-		finish(r, n);
-	} while (more);
-}
-
-/* ------------------------------------------------------------------ held */
-
-/* On the stream: the work before is done. No GPU call is allowed here. */
-static void reached(void *arg)
-{
-	struct request *r = arg;
-	struct peerlane *ctx = r->file->ctx;
-	int err;
-
-	/* The context was closed without us: there are no workers any more. */
-	if (__atomic_load_n(&ctx->closed, __ATOMIC_ACQUIRE)) {
-		finish(r, -ECANCELED);
-		return;
-	}
-	r->task.drop = drop;
-	r->task.run = perform_held;
-	err = pl_task_post(&ctx->workers, &r->task);
-	if (err)
-		finish(r, err);
-}
 
 /* The most bytes that have to be copied; 0: the CPU reaches the memory, or there is none. */
-static size_t bytes_to_copy(struct peerlane *ctx, const struct request *r)
+static size_t bytes_to_copy(struct peerlane *ctx, const struct pl_stream_request *r)
 {
 	if (r->span.err || pl_io_host(ctx, &r->span.mem, r->addr))
 		return 0;
@@ -377,7 +49,7 @@ static bool get_serve(struct peerlane *ctx, struct pl_stream *s, void *stream)
 }
 
 /* Has a lane and its queue made before the stream is first held; then they could wait for it. */
-static void prepare_held(struct peerlane *ctx, const struct request *r, size_t bytes)
+static void prepare_held(struct peerlane *ctx, const struct pl_stream_request *r, size_t bytes)
 {
 	struct pl_lane_queue *q;
 	struct pl_lane *lane;
@@ -388,8 +60,24 @@ static void prepare_held(struct peerlane *ctx, const struct request *r, size_t b
 	pl_lane_release(ctx, lane);
 }
 
+/*
+ * What drives may reach is found out now: it takes calls of the driver. A kernel that is queued
+ * behind the request must see what a drive wrote, though the CPU launches nothing in between.
+ */
+static void prepare_p2p(struct peerlane *ctx, struct pl_stream_request *r, size_t bytes)
+{
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+
+	if (bytes && __atomic_load_n(&ctx->p2p.state, __ATOMIC_ACQUIRE) != PL_P2P_NONE &&
+	    ops->orders_devices && ops->orders_devices(ctx->gpu, r->span.mem.gpu))
+		pl_p2p_hold(ctx, r->file, r->op, &r->span.mem, &r->span.buf, &r->span.way);
+	if (!r->span.way.pin)
+		r->flags |= PL_IO_NO_P2P;
+}
+
 /* Decides how the stream is made to wait and makes ready what that needs; its lock is held. */
-static void prepare(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+static void prepare(struct peerlane *ctx, struct pl_stream *s, struct pl_stream_request *r,
+		    void *stream)
 {
 	size_t bytes;
 	int err = 0;
@@ -398,6 +86,7 @@ static void prepare(struct peerlane *ctx, struct pl_stream *s, struct request *r
 		return;
 	pl_span_get(ctx, r->addr, r->flags & PEERLANE_FIXED ? r->bytes_now : SIZE_MAX, &r->span);
 	bytes = bytes_to_copy(ctx, r);
+	prepare_p2p(ctx, r, bytes);
 	if (!ctx->gpu->no_kernels && get_serve(ctx, s, stream) &&
 	    (!bytes || r->span.mem.owner == s->serve->owner)) {
 		if (bytes) {
@@ -423,7 +112,7 @@ static int refused(struct peerlane *ctx, int err, const char *what)
 }
 
 /* Queues the kernel; the stream's lock is held. */
-static int enqueue_served(struct peerlane *ctx, struct pl_stream *s, struct request *r,
+static int enqueue_served(struct peerlane *ctx, struct pl_stream *s, struct pl_stream_request *r,
 			  void *stream)
 {
 	int err = ctx->gpu->ops->serve_launch(ctx->gpu, stream, s->serve, r->number,
@@ -432,17 +121,17 @@ static int enqueue_served(struct peerlane *ctx, struct pl_stream *s, struct requ
 	if (err)
 		return refused(ctx, err, "the stream refused");
 	s->number = s->served = r->number;
-	if (list_push(s, r) && pl_task_post(&ctx->stream_workers, &s->task))
-		drop_served(&s->task);
+	pl_stream_serve_add(s, r);
 	return 0;
 }
 
 /* Queues the host function and the wait; the stream's lock is held. */
-static int enqueue_held(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+static int enqueue_held(struct peerlane *ctx, struct pl_stream *s, struct pl_stream_request *r,
+			void *stream)
 {
 	const struct pl_gpu_ops *ops = ctx->gpu->ops;
 	uint32_t number = r->number;
-	int err = ops->stream_call(ctx->gpu, stream, reached, r);
+	int err = ops->stream_call(ctx->gpu, stream, pl_stream_reached, r);
 
 	if (err)
 		return refused(ctx, err, "the stream refused");
@@ -455,7 +144,8 @@ static int enqueue_held(struct peerlane *ctx, struct pl_stream *s, struct reques
 	return 0;
 }
 
-static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r, void *stream)
+static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct pl_stream_request *r,
+		   void *stream)
 {
 	uint32_t number = s->number + 1;
 	int err;
@@ -470,18 +160,18 @@ static int enqueue(struct peerlane *ctx, struct pl_stream *s, struct request *r,
 }
 
 /* Queues a copy of @what; *@queued as in pl_stream_run(). */
-static int queue(const struct request *what, void *stream, bool *queued)
+static int queue(const struct pl_stream_request *what, void *stream, bool *queued)
 {
 	struct peerlane_file *file = what->file;
 	struct pl_stream *s = NULL;
-	struct request *r;
+	struct pl_stream_request *r;
 	int err;
 
 	*queued = false;
 	err = pl_file_get(file, what->op);
 	if (err)
 		return err;
-	err = find_stream(file->ctx, stream, &s);
+	err = pl_stream_find(file->ctx, stream, &s);
 	if (err || !s)
 		goto err_put;
 	r = malloc(sizeof(*r));
@@ -498,7 +188,7 @@ static int queue(const struct request *what, void *stream, bool *queued)
 	*queued = s->number == r->number;
 	pthread_mutex_unlock(&s->lock);
 	if (*queued) {
-		request_put(r);
+		pl_stream_request_put(r);
 		return err;
 	}
 	/* Nobody else will free it. */
@@ -512,13 +202,13 @@ err_put:
 static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, const size_t *bytes,
 		  const off_t *offset, ssize_t *result, void *stream, unsigned int flags)
 {
-	struct request r = { .file = file,
-			     .op = op,
-			     .addr = addr,
-			     .bytes = bytes,
-			     .offset = offset,
-			     .result = result,
-			     .flags = flags };
+	struct pl_stream_request r = { .file = file,
+				       .op = op,
+				       .addr = addr,
+				       .bytes = bytes,
+				       .offset = offset,
+				       .result = result,
+				       .flags = flags };
 	bool queued;
 
 	if (!addr || !bytes || !offset || !result)
@@ -537,7 +227,9 @@ static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, c
 int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *addr, void *stream,
 		  pl_stream_work work, void *arg, bool *queued)
 {
-	struct request r = { .file = file, .op = op, .addr = addr, .work = work, .arg = arg };
+	struct pl_stream_request r = {
+		.file = file, .op = op, .addr = addr, .work = work, .arg = arg
+	};
 
 	return queue(&r, stream, queued);
 }
@@ -560,42 +252,4 @@ int peerlane_write_async(struct peerlane_file *file, const void *addr, const siz
 			       flags & ~(PEERLANE_FIXED | PEERLANE_DURABLE));
 	return submit(file, PEERLANE_WRITE, (void *)(uintptr_t)addr, bytes, offset, result, stream,
 		      flags);
-}
-
-/* Whether the requests of all streams are done. */
-static bool all_done(struct peerlane *ctx)
-{
-	if (__atomic_load_n(&ctx->stream_requests, __ATOMIC_ACQUIRE))
-		return false;
-	/* The kernels as well: the mailboxes will be freed. */
-	for (struct pl_stream *s = ctx->streams; s; s = s->next)
-		if (s->serve && ctx->gpu->ops->serve_state(s->serve, s->served) != PL_SERVE_GONE)
-			return false;
-	return true;
-}
-
-bool pl_streams_fini(struct peerlane *ctx)
-{
-	const struct timespec nap = { .tv_nsec = 1000000 };
-	uint64_t deadline = pl_deadline_ns(ctx);
-	struct pl_stream *s;
-
-	while (!all_done(ctx)) {
-		if (pl_now_ns() > deadline)
-			return false;
-		nanosleep(&nap, NULL);
-	}
-	/* Lanes may be waiting for kernels that are gone now. */
-	pl_pool_reclaim(ctx);
-	while (ctx->streams) {
-		s = ctx->streams;
-		ctx->streams = s->next;
-		if (s->serve)
-			ctx->gpu->ops->serve_destroy(ctx->gpu, s->serve);
-		if (s->chunk)
-			ctx->gpu->ops->pin_free(ctx->gpu, s->chunk, WORDS_PER_CHUNK * WORD_BYTES);
-		pthread_mutex_destroy(&s->lock);
-		free(s);
-	}
-	return true;
 }

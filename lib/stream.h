@@ -19,8 +19,10 @@ typedef void (*pl_stream_work)(void *arg, int err, struct pl_stream_io *io);
 int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *addr, void *stream,
 		  pl_stream_work work, void *arg, bool *queued);
 /* In such work: moves @bytes between the file at @offset and the memory @shift bytes after the
- * address given to pl_stream_run(). A count or a negative errno. */
-ssize_t pl_stream_io(struct pl_stream_io *io, size_t shift, size_t bytes, off_t offset);
+ * address given to pl_stream_run(). A count or a negative errno; *@p2p of it went between drive
+ * and GPU memory. */
+ssize_t pl_stream_io(struct pl_stream_io *io, size_t shift, size_t bytes, off_t offset,
+		     size_t *p2p);
 
 /* Waits for the requests of streams, as long as the context's time-out, and frees the state of
  * all streams. False: a stream has still to come to one, and the context must stay. */

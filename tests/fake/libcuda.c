@@ -434,6 +434,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int dev)
 	case 113: /* registering memory read-only */
 		*value = 1;
 		break;
+	case 118: /* how writes of other devices are ordered: for the owner of the memory */
+		*value = getenv("FAKE_CUDA_ORDERING") ? atoi(getenv("FAKE_CUDA_ORDERING")) : 100;
+		break;
 	case 131: /* NUMA nodes of the memory and of the host */
 	case 134:
 		*value = -1;

@@ -18,10 +18,11 @@ struct work {
 static void do_read(void *arg, int err, struct pl_stream_io *io)
 {
 	struct work *w = arg;
+	size_t p2p;
 
 	w->err = err;
 	w->calls++;
-	w->result = err ? err : pl_stream_io(io, w->shift, w->bytes, 0);
+	w->result = err ? err : pl_stream_io(io, w->shift, w->bytes, 0, &p2p);
 }
 
 static void nap(void *arg, int err, struct pl_stream_io *io)

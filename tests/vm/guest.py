@@ -12,6 +12,8 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 FUZZ_SECONDS = int(os.environ.get("VM_FUZZ_SECONDS", "8"))
 # How often loops go round; 0: as often as each of them thinks right for every day.
 ROUNDS = int(os.environ.get("VM_ROUNDS", "0"))
+# Programs of examples/ that the tests run.
+EXAMPLES = ("file_to_gpu", "pin_mmap")
 # What the tests need of the kernel's own modules.
 MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
 # ...and those of the layout "below", which take their time to start.
@@ -23,7 +25,7 @@ MODULES_FABRICS = ("configfs", "dummy", "nvme-tcp", "nvme-rdma", "nvmet-tcp", "n
 
 def build_libraries():
     """The library, and what the tool needs beside it, from the tree's own build."""
-    names = ("lib/libpeerlane.a", "cufile/libcufile_config.a")
+    names = ("lib/libpeerlane.a", "cufile/libcufile_config.a", "cufile/libcufile_inside.a")
     build = os.environ.get("PEERLANE_BUILD") or os.path.join(TOP, "build")
     if not os.path.exists(os.path.join(build, "build.ninja")):
         subprocess.run([os.path.join(TOP, "scripts/configure"), build], check=True, cwd=TOP,
@@ -42,13 +44,15 @@ def link(target, sources, libraries, *options):
 
 
 def build_programs(lab):
-    """What runs in the guest: the tests, and the tool."""
+    """What runs in the guest: the tests, the tool, and examples."""
     os.makedirs(lab.build, exist_ok=True)
-    library, config = build_libraries()
+    library, config, cufile = build_libraries()
     link(os.path.join(lab.build, "vmtest"), sorted(glob.glob(os.path.join(HERE, "guest/*.c"))),
-         [library])
+         [cufile, config, library, "-ljson-c"], "-I", os.path.join(TOP, "cufile"))
     link(os.path.join(lab.build, "peerlane"), sorted(glob.glob(os.path.join(TOP, "tools/*.c"))),
          [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
+    for name in EXAMPLES:
+        link(os.path.join(lab.build, name), [os.path.join(TOP, "examples", name + ".c")], [library])
 
 
 def module_files(kernel, names):
@@ -89,7 +93,7 @@ def make_initramfs(lab, kernel):
     os.makedirs(os.path.join(root, "bin"))
     os.makedirs(os.path.join(root, "m"))
     shutil.copy(busybox(lab), os.path.join(root, "bin/busybox"))
-    for name in ("vmtest", "peerlane"):
+    for name in ("vmtest", "peerlane", *EXAMPLES):
         shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)

@@ -38,6 +38,7 @@ void engine_close(struct engine *e);
 /* New memory instead of the old, which was freed. */
 void engine_renew(struct engine *e);
 
+struct peerlane_stats stats_of(struct engine *e);
 /* Bytes moved by p2p so far, both ways. */
 size_t p2p_bytes(struct engine *e);
 /* ...and of these, those written. */
@@ -54,7 +55,10 @@ void check_gpu(struct engine *e, const char *what, size_t n);
 void read_cases(struct engine *e, const char *path);
 void write_cases(struct engine *e, const char *path);
 void batch_cases(struct engine *e, const char *path);
-/* Runs a command; its output is printed, and must hold @want. */
+/* Makes the library's mappings of GPU memory useless, so that transfers fail with EFAULT. Returns
+ * how many there were. */
+int spoil_mappings(void);
+/* Runs a command, which must succeed; its output is printed, and must hold @want. */
 void command(const char *line, const char *want);
 
 /* --- below.c --- */

@@ -44,7 +44,7 @@ void engine_close(struct engine *e)
 	free(e->seen);
 }
 
-static struct peerlane_stats stats_of(struct engine *e)
+struct peerlane_stats stats_of(struct engine *e)
 {
 	struct peerlane_stats st = { .size = sizeof(st) };
 

@@ -8,6 +8,7 @@
  *   EXPECT bar ADDR LEN raw0 OFFSET the BAR at a physical address holds what the drive holds there
  *   EXPECT raw0 OFFSET LEN bar ADDR likewise the other way round
  *   EXPECT bar ADDR LEN FILE OFFSET a file of the file system, by its name
+ *   SAY text                        the lab prints it, whatever becomes of the test
  */
 #ifndef GUEST_H
 #define GUEST_H
@@ -203,5 +204,10 @@ int test_fabric_tcp(void);
 int test_fabric_rdma(void);
 int test_fabric_drop_tcp(void);
 int test_fabric_drop_rdma(void);
+int test_engine_stream(void);
+int test_engine_cufile(void);
+int test_engine_cost(void);
+int test_example_pin_mmap(void);
+int test_example_file_to_gpu(void);
 
 #endif

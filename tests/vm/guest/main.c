@@ -77,6 +77,11 @@ static const struct test tests[] = {
 	{ "fabric_rdma", test_fabric_rdma },
 	{ "fabric_drop_tcp", test_fabric_drop_tcp },
 	{ "fabric_drop_rdma", test_fabric_drop_rdma },
+	{ "engine_stream", test_engine_stream },
+	{ "engine_cufile", test_engine_cufile },
+	{ "engine_cost", test_engine_cost },
+	{ "example_pin_mmap", test_example_pin_mmap },
+	{ "example_file_to_gpu", test_example_file_to_gpu },
 };
 
 static int mark(long number)

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The examples for those who come from older systems, without a GPU; in the guests of tests/vm they
+# have one.
+# shellcheck disable=SC1091,SC2154 # setup.bash sets tool, dir and the rest
+. "$(dirname "$0")/../tool/setup.bash"
+examples=$(dirname "$tool")/../examples
+
+for size in 1 4097 $((5 * 1024 * 1024 + 3)); do
+	head -c "$size" /dev/urandom >src
+	expect 0 "$examples/file_to_gpu" -c src
+	says out 'back end sim'
+	says out '0 bytes direct: '
+	says out "$size bytes from the page cache"
+	says out 'not direct: a simulated GPU has no bus address'
+	says out 'GPU memory holds the file'
+done
+
+# A chunk that does not come: the file is there, the GPU fails.
+PEERLANE_SIM_FAIL=copy:0:99 expect 1 "$examples/file_to_gpu" src
+says err 'a chunk did not come whole'
+
+expect 1 "$examples/file_to_gpu"
+says err 'usage: file_to_gpu'
+expect 1 "$examples/file_to_gpu" -x src
+says err 'usage: file_to_gpu'
+expect 1 "$examples/file_to_gpu" nothing
+says err 'nothing: No such file or directory'
+: >empty
+expect 1 "$examples/file_to_gpu" empty
+says err 'empty: '
+PEERLANE_BACKEND=nonsense expect 1 "$examples/file_to_gpu" src
+says err 'cannot start: '
+
+expect 1 "$examples/pin_mmap" 0
+says err 'usage: pin_mmap'
+expect 1 "$examples/pin_mmap" 1 2
+says err 'usage: pin_mmap'
+if [ ! -e /dev/peerlane ]; then
+	expect 1 "$examples/pin_mmap"
+	says err '/dev/peerlane: No such file or directory'
+	says err 'the kernel module peerlane is needed'
+fi
+finish
