@@ -11,6 +11,7 @@
 #define PL_SN_MAX_QUEUES 65534u
 #define PL_SN_MAX_VECTORS 2048u
 #define PL_SN_PATH_BYTES 256u
+#define PL_SN_RULE_BYTES 4096u
 
 enum pl_sn_dbbuf {
 	PL_SN_DBBUF_NONE,
@@ -38,7 +39,7 @@ struct pl_sn_config {
 	bool spin;   /* the thread never sleeps */
 	char serial[21];
 	char fault[PL_SN_PATH_BYTES]; /* file of the fault script */
-	char rule[PL_SN_PATH_BYTES];  /* fault script itself, ';' for line ends */
+	char rule[PL_SN_RULE_BYTES];  /* fault script itself, ';' for line ends */
 };
 
 /* Fill config, defaults first: 0 or -EINVAL with the reason in why. */

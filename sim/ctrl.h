@@ -119,7 +119,7 @@ struct pl_simnvme {
 	uint32_t cc, csts;
 	uint32_t aqa;
 	uint64_t asq, acq, cmbmsc;
-	bool removed, cmb_mapped;
+	bool removed, cmb_mapped, cc_marked;
 	uint64_t turn, ready_at; /* ready_at 0: no change is under way */
 	uint32_t page_bytes;
 

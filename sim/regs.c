@@ -15,6 +15,12 @@
 /* Unit of the CMB's place and size. */
 #define CMB_UNIT 4096u
 #define CC_RESERVED 0xfe00000eu
+/*
+ * While the controller is enabled and not ready, a host that gives up may clear CC.EN and set it again at
+ * once: nothing makes it wait in between. This reserved bit, which the host's writes clear, shows
+ * that it wrote. It is there only in that state.
+ */
+#define CC_MARK 0x80000000u
 /* Fields that may only be written while the controller is disabled. */
 #define CC_FIXED                                                                                   \
 	(PL_NVME_CC_CSS_MASK << PL_NVME_CC_CSS_SHIFT |                                             \
@@ -120,6 +126,22 @@ void pl_sn_regs_remove(struct pl_simnvme *c)
 	for (size_t at = 0; at < c->cmb_at; at += sizeof(uint32_t))
 		atomic_store_explicit((_Atomic uint32_t *)(c->bar + at), UINT32_MAX,
 				      memory_order_relaxed);
+}
+
+static void mark_cc(struct pl_simnvme *c)
+{
+	uint32_t cc = c->cc;
+
+	c->cc_marked = atomic_compare_exchange_strong(reg(c, PL_NVME_REG_CC), &cc, cc | CC_MARK);
+}
+
+static void unmark_cc(struct pl_simnvme *c)
+{
+	uint32_t cc = c->cc | CC_MARK;
+
+	if (c->cc_marked)
+		atomic_compare_exchange_strong(reg(c, PL_NVME_REG_CC), &cc, c->cc);
+	c->cc_marked = false;
 }
 
 static void violation(struct pl_simnvme *c)
@@ -235,6 +257,7 @@ void pl_sn_regs_reset(struct pl_simnvme *c)
 	clear_state(c);
 	c->counters.resets++;
 	c->cc = 0;
+	c->cc_marked = false;
 	for (uint32_t at = PL_NVME_REG_INTMS; at <= PL_NVME_REG_ACQ + 4; at += sizeof(uint32_t))
 		set32(c, at, 0);
 	set32(c, PL_NVME_REG_CMBMSC, 0);
@@ -280,6 +303,9 @@ static void take_cc(struct pl_simnvme *c, uint32_t cc)
 			pl_sn_regs_fatal(c);
 		} else {
 			enable(c);
+			/* Not ready in this very turn? */
+			if (!c->removed && c->ready_at != c->turn)
+				mark_cc(c);
 		}
 	} else if (was && !is) {
 		disable(c);
@@ -295,11 +321,20 @@ void pl_sn_regs_serve(struct pl_simnvme *c)
 {
 	uint32_t cc = get32(c, PL_NVME_REG_CC);
 
+	if (c->cc_marked && cc & CC_MARK) {
+		cc &= ~CC_MARK;
+	} else if (c->cc_marked) {
+		c->cc_marked = false;
+		/* Written, and enabled as before: it was disabled meanwhile. */
+		if (cc & PL_NVME_CC_EN)
+			take_cc(c, cc & ~PL_NVME_CC_EN);
+	}
 	if (cc != c->cc)
 		take_cc(c, cc);
 	if (c->ready_at && c->turn >= c->ready_at && !c->removed && !(c->csts & PL_NVME_CSTS_CFS)) {
 		c->ready_at = 0;
 		c->counters.enables++;
+		unmark_cc(c);
 		set_csts(c, c->csts | PL_NVME_CSTS_RDY);
 	}
 }
