@@ -278,8 +278,8 @@ static void take_head(struct pl_simnvme *c, struct pl_sn_cq *cq, bool look)
 	if (pl_sn_doorbell_take(c, &cq->db, look, &value)) {
 		used = cq->ring.entries - 1 - room(cq);
 		moved = value >= cq->head ? value - cq->head : value + cq->ring.entries - cq->head;
-		/* Only entries that are there can be given back, and at least one. */
-		if (value >= cq->ring.entries || !moved || moved > used) {
+		/* Only entries that are there can be given back, and at least one by a register. */
+		if (value >= cq->ring.entries || moved > used || (!moved && !cq->db.shadow)) {
 			c->counters.bad_doorbells++;
 			pl_sn_event_doorbell(c, PL_NVME_EVENT_ERROR_DB_VALUE);
 		} else {
@@ -304,8 +304,8 @@ static void take_tail(struct pl_simnvme *c, struct pl_sn_sq *sq, bool look)
 		return;
 	used = sq->tail >= sq->head ? sq->tail - sq->head : sq->tail + n - sq->head;
 	moved = value >= sq->tail ? value - sq->tail : value + n - sq->tail;
-	/* At least one entry more, but no more than were free. */
-	if (value >= n || !moved || moved > n - 1 - used) {
+	/* No more than were free, but at least one by a register. */
+	if (value >= n || moved > n - 1 - used || (!moved && !sq->db.shadow)) {
 		c->counters.bad_doorbells++;
 		pl_sn_event_doorbell(c, PL_NVME_EVENT_ERROR_DB_VALUE);
 		return;

@@ -33,6 +33,7 @@ void host_open(struct host *h, const char *config)
 	char why[256] = "";
 
 	memset(h, 0, sizeof(*h));
+	h->iova = HOST_IOVA;
 	if (pl_simnvme_create(config, &h->c, why, sizeof(why)))
 		fail_msg("%s: %s", config, why);
 	h->bar = pl_simnvme_bar(h->c, &h->bar_bytes);
@@ -41,13 +42,14 @@ void host_open(struct host *h, const char *config)
 	look_around(h);
 }
 
-void host_connect(struct host *h, const char *path)
+void host_connect(struct host *h, const char *path, uint64_t iova)
 {
 	memset(h, 0, sizeof(*h));
+	h->iova = iova;
 	assert_int_equal(pl_simnvme_connect(path, &h->client), 0);
 	h->bar = pl_simnvme_client_bar(h->client, &h->bar_bytes);
 	make_memory(h);
-	assert_int_equal(pl_simnvme_client_map(h->client, HOST_IOVA, h->fd, 0, HOST_MEMORY, RW), 0);
+	assert_int_equal(pl_simnvme_client_map(h->client, iova, h->fd, 0, HOST_MEMORY, RW), 0);
 	look_around(h);
 }
 
@@ -102,7 +104,7 @@ void *host_alloc(struct host *h, size_t bytes, uint64_t *iova)
 	assert_true(at + bytes <= HOST_MEMORY);
 	h->used = at + bytes;
 	memset(h->memory + at, 0, bytes);
-	*iova = HOST_IOVA + at;
+	*iova = h->iova + at;
 	return h->memory + at;
 }
 

@@ -38,7 +38,8 @@ struct host {
 	int fd;				  /* of the memory */
 	uint8_t *bar;
 	size_t bar_bytes;
-	uint8_t *memory; /* mapped at HOST_IOVA */
+	uint8_t *memory;
+	uint64_t iova; /* where it is mapped */
 	uint64_t used;
 	uint32_t dstrd, page;
 	uint16_t next_cid;
@@ -47,8 +48,8 @@ struct host {
 
 /* Make a controller and map memory; nothing is enabled yet. */
 void host_open(struct host *h, const char *config);
-/* The same with one that is served elsewhere. */
-void host_connect(struct host *h, const char *path);
+/* The same with one that is served elsewhere; memory is mapped at iova. */
+void host_connect(struct host *h, const char *path, uint64_t iova);
 void host_close(struct host *h);
 /* Let the controller work: a turn of it, or a moment if it runs by itself. */
 void host_turn(struct host *h);
