@@ -111,6 +111,21 @@ struct pl_nvme_transport_ops {
 	 * where that is possible. It lives until close(). NULL, or -EOPNOTSUPP, -ENODEV: there is none.
 	 */
 	int (*window)(struct pl_nvme_transport *t, unsigned int index, struct pl_nvme_window *out);
+
+	/*
+	 * Reset the device from outside (function-level reset): the last means when it does not stop
+	 * by itself. Mappings stay. NULL or -EOPNOTSUPP: not possible.
+	 */
+	int (*reset)(struct pl_nvme_transport *t);
+
+	/*
+	 * Called again and again while the driver waits, so that a controller which runs in the same
+	 * thread gets its turn. Must not call the driver. NULL: the driver yields the CPU instead.
+	 */
+	void (*idle)(struct pl_nvme_transport *t);
+
+	/* Nanoseconds, for a transport that keeps its own time. NULL: CLOCK_MONOTONIC. */
+	uint64_t (*now_ns)(struct pl_nvme_transport *t);
 };
 
 /**
