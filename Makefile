@@ -16,7 +16,7 @@ programs:
 	@scripts/setup build
 	@scripts/configure $(BUILD) -Dprefix=$(PREFIX)
 	@ninja -C $(BUILD) tools/peerlane examples/strrev examples/strrev_gds bench/peer_cufile bench/limits bench/bare \
-		bench/stream_cufile
+		bench/stream_cufile bench/sim_controller
 
 demo: programs
 	@scripts/demo $(BUILD)

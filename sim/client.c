@@ -18,6 +18,7 @@ struct pl_simnvme_client {
 	pthread_mutex_t lock; /* one request at a time */
 	void *bar;
 	size_t bar_bytes;
+	uint64_t base;
 };
 
 static int ask(struct pl_simnvme_client *client, const struct pl_sn_request *request, int fd,
@@ -64,6 +65,7 @@ static int say_hello(struct pl_simnvme_client *client)
 		return rc;
 	client->bar = bar;
 	client->bar_bytes = answer.bytes;
+	client->base = answer.base;
 	return 0;
 }
 
@@ -112,6 +114,11 @@ void *pl_simnvme_client_bar(struct pl_simnvme_client *client, size_t *bytes)
 {
 	*bytes = client->bar_bytes;
 	return client->bar;
+}
+
+uint64_t pl_simnvme_client_base(struct pl_simnvme_client *client)
+{
+	return client->base;
 }
 
 int pl_simnvme_client_map(struct pl_simnvme_client *client, uint64_t iova, int fd, uint64_t offset,

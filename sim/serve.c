@@ -15,6 +15,9 @@
 #include <unistd.h>
 
 #define MAX_CLIENTS 64u
+/* By agreement clients use addresses of different ranges, of 64 GiB each. */
+#define NR_RANGES 1024u
+#define RANGE_SHIFT 36
 #define FIRST_CLIENT 2u /* in the list of descriptors: before them the wake-up and the socket */
 
 struct pl_simnvme_server {
@@ -58,6 +61,7 @@ static int carry_out(struct pl_simnvme_server *s, nfds_t i, const struct pl_sn_r
 	switch (r->op) {
 	case PL_SN_WIRE_HELLO:
 		answer->bytes = s->c->bar_bytes;
+		answer->base = (s->owner[i] % NR_RANGES) << RANGE_SHIFT;
 		return r->iova == PL_SN_WIRE_VERSION ? 0 : -EPROTO;
 	case PL_SN_WIRE_MAP:
 		return pl_sn_owner_map(s->c, s->owner[i], r->iova, fd, r->offset, r->bytes,

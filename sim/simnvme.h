@@ -103,6 +103,11 @@ void pl_simnvme_unserve(struct pl_simnvme_server *s);
 int pl_simnvme_connect(const char *path, struct pl_simnvme_client **out);
 void pl_simnvme_disconnect(struct pl_simnvme_client *client);
 void *pl_simnvme_client_bar(struct pl_simnvme_client *client, size_t *bytes);
+/*
+ * First of 64 GiB of bus addresses that no other client has been told to use. Nothing sees to it: a
+ * client may map anywhere.
+ */
+uint64_t pl_simnvme_client_base(struct pl_simnvme_client *client);
 /* As pl_simnvme_map(), for bytes of the file fd from offset on. The server keeps its own mapping. */
 int pl_simnvme_client_map(struct pl_simnvme_client *client, uint64_t iova, int fd, uint64_t offset,
 			  size_t bytes, unsigned int access);

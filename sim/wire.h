@@ -8,7 +8,7 @@
 #define PL_SN_WIRE_VERSION 1u
 
 enum pl_sn_wire_op {
-	PL_SN_WIRE_HELLO, /* iova: version; the answer brings BAR0 as a descriptor, and its size */
+	PL_SN_WIRE_HELLO, /* iova: version; the answer brings BAR0 as a descriptor */
 	PL_SN_WIRE_MAP,	  /* brings a descriptor */
 	PL_SN_WIRE_UNMAP,
 	PL_SN_WIRE_RESET,
@@ -27,6 +27,7 @@ struct pl_sn_answer {
 	int32_t rc;
 	uint32_t reserved;
 	uint64_t bytes;
+	uint64_t base; /* HELLO: first of the bus addresses that are this client's */
 	struct pl_simnvme_counters counters;
 };
 

@@ -63,7 +63,9 @@ void host_close(struct host *h)
 
 void host_turn(struct host *h)
 {
-	if (h->c)
+	if (h->turn)
+		h->turn(h->turn_arg);
+	else if (h->c)
 		pl_simnvme_step(h->c);
 	else
 		sched_yield();

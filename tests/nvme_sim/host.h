@@ -35,7 +35,9 @@ struct host_queue {
 struct host {
 	struct pl_simnvme *c;
 	struct pl_simnvme_client *client; /* instead, when the controller is elsewhere */
-	int fd;				  /* of the memory */
+	void (*turn)(void *);		  /* or somebody else's, who gives it turns */
+	void *turn_arg;
+	int fd; /* of the memory */
 	uint8_t *bar;
 	size_t bar_bytes;
 	uint8_t *memory;

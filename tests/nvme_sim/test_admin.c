@@ -97,10 +97,10 @@ static void identify_namespaces(void **state)
 	assert_int_equal(host_status(&h, 0,
 				     (struct pl_nvme_sqe){ .opcode = PL_NVME_ADMIN_IDENTIFY,
 							   .nsid = 1,
-							   .dptr.prp.prp1 = at + 0x104,
+							   .dptr.prp.prp1 = at + 0x108,
 							   .dptr.prp.prp2 = at + 0x8000 }),
 			 0);
-	id = (const struct pl_nvme_id_ns *)(data + 0x104);
+	id = (const struct pl_nvme_id_ns *)(data + 0x108);
 	assert_int_equal(id->nlbaf, 1);
 	host_close(&h);
 }

@@ -293,10 +293,10 @@ static void bad_scripts(void **state)
 	static const struct {
 		const char *script, *why;
 	} cases[] = {
-		{ "dorp opcode=read", "line 1: no fault \"dorp\"" },
+		{ "lose opcode=read", "line 1: no fault \"lose\"" },
 		{ "drop\ndrop nth", "line 2: \"nth\" is not key=value" },
 		{ "drop\n\n# x\ndrop ntth=3", "line 4: no key \"ntth\"" },
-		{ "drop opcode=raed", "line 1: wrong value of \"opcode\"" },
+		{ "drop opcode=reed", "line 1: wrong value of \"opcode\"" },
 		{ "drop opcode=0x100", "line 1: wrong value of \"opcode\"" },
 		{ "drop nth=-1", "line 1: wrong value of \"nth\"" },
 		{ "drop nth=3x", "line 1: wrong value of \"nth\"" },
