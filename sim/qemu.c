@@ -69,17 +69,11 @@ struct device {
 
 static void init_config(struct device *d)
 {
-	static const uint8_t first[] = {
-		0x36, 0x1b,
-		0x10, 0x00, /* vendor and device, of those that QEMU's own uses */
-		0x00, 0x00,
-		0x00, 0x00, /* command, status */
-		0x01, 0x02,
-		0x08, 0x01, /* revision; NVMe, of non-volatile memory, of mass storage */
-	};
+	/* Vendor and device, which no drive has; revision; NVMe, of memory, of mass storage. */
+	static const uint32_t first[] = { 0x4e561234, 0, 0x01080201 };
 
 	memcpy(d->config, first, sizeof(first));
-	memcpy(d->config + CONFIG_SUBSYSTEM, first, 4);
+	memcpy(d->config + CONFIG_SUBSYSTEM, first, sizeof(*first));
 	d->config[CONFIG_PIN] = 1; /* a pin, which drivers want to see */
 }
 
