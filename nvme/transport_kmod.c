@@ -137,9 +137,9 @@ static int kmod_open(const char *address, struct pl_nvme_transport **out)
 		kmod_close(&k->base);
 		return err;
 	}
-	k->base.bar0 = (struct pl_nvme_window){
-		.ptr = k->windows[0], .bytes = k->info.bars[0].bytes, .bus = k->info.bars[0].bus
-	};
+	k->base.bar0 = (struct pl_nvme_window){ .ptr = k->windows[0],
+						.bytes = k->info.bars[0].bytes,
+						.bus = k->info.bars[0].bus };
 	*out = &k->base;
 	return 0;
 }

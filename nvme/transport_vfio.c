@@ -30,8 +30,9 @@
 struct vfio {
 	struct pl_nvme_transport base;
 	char pci[32];
-	int container, group, device, asked; /* descriptors or -1; asked: the kernel wants it back */
-	uint64_t config;		     /* offset of the configuration space in the device */
+	int container, group, device,
+		asked;	 /* descriptors or -1; asked: the kernel wants it back */
+	uint64_t config; /* offset of the configuration space in the device */
 	struct pl_iova iova;
 	bool has_iova;
 	struct pl_nvme_nodes nodes;
@@ -208,9 +209,8 @@ static int map_window(struct vfio *v, unsigned int index)
 	at = mmap(NULL, bar.size, PROT_READ | PROT_WRITE, MAP_SHARED, v->device, (off_t)bar.offset);
 	if (at == MAP_FAILED)
 		return -errno;
-	v->windows[index] = (struct pl_nvme_window){ .ptr = at,
-						     .bytes = bar.size,
-						     .bus = bus_of(v, index) };
+	v->windows[index] =
+		(struct pl_nvme_window){ .ptr = at, .bytes = bar.size, .bus = bus_of(v, index) };
 	return 0;
 }
 

@@ -57,8 +57,9 @@ struct peerlane_nvmedev_hello {
 };
 
 /* Flags, for peerlane_nvmedev_info.flags. */
-#define PEERLANE_NVMEDEV_TRANSLATED (1U << 0) /* an IOMMU translates what the controller addresses */
-#define PEERLANE_NVMEDEV_STOPPED (1U << 1)	   /* stopped because GPU memory went away; see RESET */
+#define PEERLANE_NVMEDEV_TRANSLATED                                                                \
+	(1U << 0)			   /* an IOMMU translates what the controller addresses */
+#define PEERLANE_NVMEDEV_STOPPED (1U << 1) /* stopped because GPU memory went away; see RESET */
 
 /**
  * struct peerlane_nvmedev_bar - a window of the device
@@ -96,8 +97,8 @@ struct peerlane_nvmedev_info {
 };
 
 /* Kinds of memory, for peerlane_nvmedev_map.kind. */
-#define PEERLANE_NVMEDEV_HOST 1  /* of the caller; it must be writable and is counted as locked */
-#define PEERLANE_NVMEDEV_GPU 2   /* pinned by a /dev/peerlane */
+#define PEERLANE_NVMEDEV_HOST 1	 /* of the caller; it must be writable and is counted as locked */
+#define PEERLANE_NVMEDEV_GPU 2	 /* pinned by a /dev/peerlane */
 #define PEERLANE_NVMEDEV_ALLOC 3 /* new and zeroed, in as few pieces as can be had; mmap() it */
 
 /**
@@ -160,10 +161,13 @@ struct peerlane_nvmedev_unmap {
 };
 
 #define PEERLANE_NVMEDEV_IOC_MAGIC 0xE9
-#define PEERLANE_NVMEDEV_IOC_HELLO _IOWR(PEERLANE_NVMEDEV_IOC_MAGIC, 32, struct peerlane_nvmedev_hello)
-#define PEERLANE_NVMEDEV_IOC_INFO _IOWR(PEERLANE_NVMEDEV_IOC_MAGIC, 33, struct peerlane_nvmedev_info)
+#define PEERLANE_NVMEDEV_IOC_HELLO                                                                 \
+	_IOWR(PEERLANE_NVMEDEV_IOC_MAGIC, 32, struct peerlane_nvmedev_hello)
+#define PEERLANE_NVMEDEV_IOC_INFO                                                                  \
+	_IOWR(PEERLANE_NVMEDEV_IOC_MAGIC, 33, struct peerlane_nvmedev_info)
 #define PEERLANE_NVMEDEV_IOC_MAP _IOWR(PEERLANE_NVMEDEV_IOC_MAGIC, 34, struct peerlane_nvmedev_map)
-#define PEERLANE_NVMEDEV_IOC_UNMAP _IOW(PEERLANE_NVMEDEV_IOC_MAGIC, 35, struct peerlane_nvmedev_unmap)
+#define PEERLANE_NVMEDEV_IOC_UNMAP                                                                 \
+	_IOW(PEERLANE_NVMEDEV_IOC_MAGIC, 35, struct peerlane_nvmedev_unmap)
 /*
  * Disable the controller, reset the function where it can do that, and let it reach its memory
  * again. Mappings stay. Fails with -ENODEV, -EAGAIN (the device is being taken away), -EIO (it does not

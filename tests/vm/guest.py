@@ -11,6 +11,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 # What the tests need of the kernel's own modules.
 MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
+# Loaded only where a test is about it.
+VFIO = ("vfio-pci", "vfio_iommu_type1")
+# Of the user-space driver, what the guest's tests use without the library.
+TRANSPORTS = ("iova", "mapping", "transport_kmod", "transport_vfio")
 
 
 def build_libraries():
@@ -37,16 +41,17 @@ def build_programs(lab):
     """What runs in the guest: the tests, and the tool."""
     os.makedirs(lab.build, exist_ok=True)
     library, config = build_libraries()
-    link(os.path.join(lab.build, "vmtest"), sorted(glob.glob(os.path.join(HERE, "guest/*.c"))),
-         [library])
+    sources = sorted(glob.glob(os.path.join(HERE, "guest/*.c")))
+    sources += [os.path.join(TOP, "nvme", name + ".c") for name in TRANSPORTS]
+    link(os.path.join(lab.build, "vmtest"), sources, [library], "-I", os.path.join(TOP, "nvme"))
     link(os.path.join(lab.build, "peerlane"), sorted(glob.glob(os.path.join(TOP, "tools/*.c"))),
          [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
 
 
-def module_files(kernel):
+def module_files(kernel, names):
     """The modules the guest loads, in order; without those that are built in."""
     files = []
-    for name in MODULES:
+    for name in names:
         done = subprocess.run(["modprobe", "-d", kernel.root, "-S", kernel.release,
                                "--show-depends", name], capture_output=True, text=True,
                               check=False)
@@ -85,9 +90,11 @@ def make_initramfs(lab, kernel):
         shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)
-    names = [copy_module(path, os.path.join(root, "m")) for path in module_files(kernel)]
-    with open(os.path.join(root, "m/list"), "w", encoding="utf-8") as f:
-        f.write("".join(name + "\n" for name in names))
+    for names, to in ((MODULES, "m/list"), (VFIO, "m/list.vfio")):
+        files = [copy_module(path, os.path.join(root, "m"))
+                 for path in module_files(kernel, names)]
+        with open(os.path.join(root, to), "w", encoding="utf-8") as f:
+            f.write("".join(name + "\n" for name in files))
     for path in glob.glob(os.path.join(lab.build, kernel.name, "kmod/*.ko")):
         shutil.copy(path, os.path.join(root, "m"))
     files = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
