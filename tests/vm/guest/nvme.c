@@ -86,7 +86,7 @@ static void host_io(struct mini *m, char *data, size_t bytes)
 	expect(map->bytes == bytes && map->cpu == data &&
 	       map->nr_pages == (map->offset + bytes + map->page_bytes - 1) / map->page_bytes);
 	mini_move(m, false, 2 * MIB, map, 0, bytes);
-	mini_move(m, true, 10 * MIB, map, 0, bytes);
+	mini_move(m, true, 8 * MIB, map, 0, bytes);
 	m->t->ops->unmap(m->t, map);
 }
 
@@ -98,7 +98,7 @@ static void host_check(const char *data, size_t bytes)
 
 	expect(pread(fd, seen, bytes, 2 * MIB) == (ssize_t)bytes);
 	expect(memcmp(seen, data, bytes) == 0);
-	expect(pread(fd, seen, bytes, 10 * MIB) == (ssize_t)bytes);
+	expect(pread(fd, seen, bytes, 8 * MIB) == (ssize_t)bytes);
 	expect(memcmp(seen, data, bytes) == 0);
 	close(fd);
 	free(seen);
