@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+/* The transports there are, by name. */
+#include "transport.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct pl_nvme_transport_ops *const table[] = {
+	NULL,
+};
+
+int pl_nvme_transport_open(const char *address, struct pl_nvme_transport **out)
+{
+	const char *colon = strchr(address, ':');
+	size_t bytes = colon ? (size_t)(colon - address) : 0;
+
+	for (unsigned int i = 0; table[i]; i++)
+		if (bytes && !strncmp(table[i]->name, address, bytes) && !table[i]->name[bytes])
+			return table[i]->open(colon + 1, out);
+	return -EINVAL;
+}
