@@ -40,7 +40,7 @@ struct nv_file;
  * @lock: guards what follows it
  * @file: the one open file
  * @gone: the driver is not bound any more
- * @stopped: GPU memory went away
+ * @stopped: GPU memory went away, or the machine slept: only a reset helps
  * @mapped: mappings that have addresses
  * @pdev: the device; not to be used once @gone
  * @regs: registers

@@ -249,16 +249,29 @@ static void nv_remove(struct pci_dev *pdev)
 	nv_dev_put(dev);
 }
 
-/* The machine goes down or starts another kernel: nothing may be written into its memory. */
-static void nv_shutdown(struct pci_dev *pdev)
+/* Stop until a program asks for a reset. */
+static void stop(struct nv_dev *dev)
 {
-	struct nv_dev *dev = pci_get_drvdata(pdev);
-
 	mutex_lock(&dev->lock);
 	dev->stopped = true;
 	nv_quiesce(dev);
 	mutex_unlock(&dev->lock);
 }
+
+/* The machine goes down or starts another kernel: nothing may be written into its memory. */
+static void nv_shutdown(struct pci_dev *pdev)
+{
+	stop(pci_get_drvdata(pdev));
+}
+
+/* The machine sleeps; the controller forgets what it was told. */
+static int nv_suspend(struct device *device)
+{
+	stop(dev_get_drvdata(device));
+	return 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(nv_pm, nv_suspend, NULL);
 
 #define COUNTER(name, which)                                                                       \
 	static ssize_t name##_show(struct device_driver *driver, char *text)                       \
@@ -285,6 +298,7 @@ static struct pci_driver nv_driver = {
 	.remove = nv_remove,
 	.shutdown = nv_shutdown,
 	.groups = nv_groups,
+	.driver.pm = pm_sleep_ptr(&nv_pm),
 };
 
 static int __init nvme_init(void)

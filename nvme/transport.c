@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /* The transports there are, by name. */
-#include "transport.h"
+#include "transports.h"
 
 #include <errno.h>
 #include <string.h>
 
 static const struct pl_nvme_transport_ops *const table[] = {
+	&pl_nvme_transport_kmod,
+	&pl_nvme_transport_vfio,
 	NULL,
 };
 

@@ -66,7 +66,7 @@ static int find_name(const char *pci, char *name, size_t bytes)
 	while ((entry = readdir(dir)))
 		if (!strncmp(entry->d_name, DEVICE, strlen(DEVICE)) &&
 		    strlen(entry->d_name) < bytes) {
-			strcpy(name, entry->d_name);
+			snprintf(name, bytes, "%s", entry->d_name);
 			err = 0;
 		}
 	closedir(dir);
@@ -83,7 +83,7 @@ static int open_device(const char *address)
 	if (!strncmp(address, DEVICE, strlen(DEVICE))) {
 		if (strlen(address) >= sizeof(name) || strchr(address, '/'))
 			return -EINVAL;
-		strcpy(name, address);
+		snprintf(name, sizeof(name), "%s", address);
 	} else {
 		/* A PCI address, and no way to another directory. */
 		if (strspn(address, "0123456789abcdefABCDEF:.") != strlen(address) ||

@@ -229,7 +229,7 @@ static int vfio_open(const char *address, struct pl_nvme_transport **out)
 		return -ENOMEM;
 	v->base.ops = &pl_nvme_transport_vfio;
 	v->container = v->group = v->device = v->asked = -1;
-	strcpy(v->pci, address);
+	snprintf(v->pci, sizeof(v->pci), "%s", address);
 	pl_nvme_nodes_init(&v->nodes);
 	pthread_mutex_init(&v->lock, NULL);
 	err = open_group(v);

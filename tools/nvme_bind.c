@@ -143,7 +143,7 @@ static bool possible(const char *pci, const struct driver *to)
 	char class[32];
 
 	if (!pl_host_line(class, sizeof(class), "/sys/bus/pci/devices/%s/class", pci) ||
-	    strcmp(class, NVME_CLASS)) {
+	    strcmp(class, NVME_CLASS) != 0) {
 		pl_message_error("%s is not an NVMe controller", pci);
 		return false;
 	}

@@ -41,7 +41,7 @@ static void look_at_mounts(struct pl_nvme_use *use, const char *name)
 		rest = strstr(line, " - ");
 		if (!rest || sscanf(rest + 3, "%*s %1023s", source) != 1)
 			source[0] = 0;
-		if (strcmp(mounted, dev) && strcmp(source, path))
+		if (strcmp(mounted, dev) != 0 && strcmp(source, path) != 0)
 			continue;
 		if (!strcmp(point, "/"))
 			used(use, "%s holds the root file system", name);
@@ -180,7 +180,7 @@ static void look_at_programs(struct pl_nvme_use *use)
 	snprintf(dir, sizeof(dir), "/sys/bus/pci/devices/%s/misc", use->pci);
 	pl_host_list(dir, on_misc, use);
 	if (!pl_host_link(driver, sizeof(driver), "/sys/bus/pci/devices/%s/driver", use->pci) ||
-	    strcmp(driver, "vfio-pci") ||
+	    strcmp(driver, "vfio-pci") != 0 ||
 	    !pl_host_link(group, sizeof(group), "/sys/bus/pci/devices/%s/iommu_group", use->pci))
 		return;
 	fd = open(pl_host_path("/dev/vfio/%s", group).text, O_RDWR | O_CLOEXEC);

@@ -59,7 +59,7 @@ struct peerlane_nvmedev_hello {
 /* Flags, for peerlane_nvmedev_info.flags. */
 #define PEERLANE_NVMEDEV_TRANSLATED                                                                \
 	(1U << 0)			   /* an IOMMU translates what the controller addresses */
-#define PEERLANE_NVMEDEV_STOPPED (1U << 1) /* stopped because GPU memory went away; see RESET */
+#define PEERLANE_NVMEDEV_STOPPED (1U << 1) /* stopped: GPU memory went away, or sleep; see RESET */
 
 /**
  * struct peerlane_nvmedev_bar - a window of the device
