@@ -3,8 +3,9 @@
 BUILD := build
 PREFIX ?= /usr/local
 DESTDIR ?=
+FUZZ_SECONDS ?= 60
 
-.PHONY: all programs demo check vm-check bench ptx install kmod install-dkms clean help
+.PHONY: all programs demo check vm-check fuzz bench ptx install kmod install-dkms clean help
 
 all:
 	@scripts/setup build
@@ -15,7 +16,7 @@ programs:
 	@scripts/setup build
 	@scripts/configure $(BUILD) -Dprefix=$(PREFIX)
 	@ninja -C $(BUILD) tools/peerlane examples/strrev examples/strrev_gds bench/peer_cufile bench/limits bench/bare \
-		bench/stream_cufile
+		bench/stream_cufile bench/nvme_cost bench/sim_controller
 
 demo: programs
 	@scripts/demo $(BUILD)
@@ -28,6 +29,11 @@ check:
 vm-check:
 	@scripts/setup
 	@tests/vm/lab || [ $$? -eq 77 ]
+
+# FUZZ_SECONDS for each program.
+fuzz:
+	@scripts/setup
+	@scripts/fuzz $(FUZZ_SECONDS)
 
 bench: programs
 	@scripts/bench $(BUILD)
@@ -53,6 +59,7 @@ help:
 	@echo 'make demo      build, then show the library and the tool at work'
 	@echo 'make check     every test and check; ends with the count'
 	@echo 'make vm-check  only the kernel modules, on several kernels in QEMU'
+	@echo 'make fuzz      the fuzz programs, FUZZ_SECONDS=60 each'
 	@echo 'make bench     measure; on a GPU where there is one'
 	@echo 'make ptx       make the PTX of the kernels anew, with nvcc'
 	@echo 'make install   install under PREFIX=$(PREFIX), with DESTDIR before it'

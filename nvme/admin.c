@@ -143,7 +143,7 @@ static int get_data(struct peerlane_nvme *nvme, size_t bytes, size_t *list_bytes
 	struct peerlane_nvme_map *map;
 	int rc;
 
-	*list_bytes = (pl_nvme_prp_lists_bytes(bytes, nvme->page_shift) + page - 1) & ~(page - 1);
+	*list_bytes = (pl_nvme_prp_lists_bytes(bytes, page) + page - 1) & ~(page - 1);
 	if (nvme->data && nvme->data->v.bytes >= *list_bytes + bytes)
 		return 0;
 	rc = pl_nvme_map_alloc_locked(nvme, *list_bytes + bytes, &map);
@@ -171,8 +171,8 @@ int pl_nvme_admin_data(struct peerlane_nvme *nvme, const struct pl_nvme_sqe *com
 	rc = get_data(nvme, bytes, &at);
 	if (rc)
 		return rc;
-	rc = pl_nvme_prp_build(&nvme->data->v, at, bytes, nvme->page_shift, &nvme->data->v, 0, at,
-			       &sqe.dptr);
+	rc = pl_nvme_prp_build(&nvme->data->v, at, bytes, (size_t)1 << nvme->page_shift,
+			       &nvme->data->v, 0, at, &sqe.dptr);
 	if (rc)
 		return rc;
 	if (sqe.opcode & 1)

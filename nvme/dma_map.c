@@ -7,11 +7,11 @@
 
 size_t pl_nvme_run(const struct pl_nvme_pages *v, size_t offset, size_t most)
 {
-	size_t page = (size_t)1 << v->shift, at = v->skip + offset, i = at >> v->shift, run;
+	size_t page = v->mask + 1, at = v->skip + offset, i = at >> v->shift, run;
 
 	if (v->contiguous)
 		return most;
-	run = page - (at & (page - 1));
+	run = page - (at & v->mask);
 	for (; run < most && v->pages[i + 1] == v->pages[i] + page; i++)
 		run += page;
 	return run < most ? run : most;
@@ -77,10 +77,11 @@ int pl_nvme_pages_join(const struct pl_nvme_mapping *mapping, unsigned int page_
 		if (rc)
 			return rc;
 	}
+	v.mask = ((size_t)1 << v.shift) - 1;
 	nr = (v.skip + v.bytes - 1) >> v.shift;
 	v.contiguous = true;
 	for (size_t i = 0; i < nr && v.contiguous; i++)
-		v.contiguous = v.pages[i + 1] == v.pages[i] + ((uint64_t)1 << v.shift);
+		v.contiguous = v.pages[i + 1] == v.pages[i] + v.mask + 1;
 	*joined = made;
 	*out = v;
 	return 0;
@@ -142,7 +143,7 @@ static void trim(struct pl_nvme_pages *v, size_t page)
 	size_t lead = page - (v->skip & (page - 1)), at = v->skip + lead;
 
 	v->pages += at >> v->shift;
-	v->skip = at & (((size_t)1 << v->shift) - 1);
+	v->skip = at & v->mask;
 	v->bytes -= lead;
 	v->cpu += lead;
 }

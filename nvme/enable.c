@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #define HALF_SECOND_NS 500000000u
+#define CC_KNOWN 0x01fffff1u /* all but what is reserved */
 
 /* How long the controller may take to get ready, or not ready. */
 static uint64_t ready_ns(const struct peerlane_nvme *nvme)
@@ -84,7 +85,7 @@ int pl_nvme_ctrl_disable(struct peerlane_nvme *nvme)
 		rc = wait_status(nvme, PL_NVME_CSTS_RDY, PL_NVME_CSTS_RDY, ready_ns(nvme), true);
 		if (rc == -ENODEV)
 			return rc;
-		cc &= ~(PL_NVME_CC_EN | PL_NVME_CC_SHN_MASK << PL_NVME_CC_SHN_SHIFT);
+		cc &= CC_KNOWN & ~(PL_NVME_CC_EN | PL_NVME_CC_SHN_MASK << PL_NVME_CC_SHN_SHIFT);
 		pl_nvme_write32(nvme->bar, PL_NVME_REG_CC, cc);
 	}
 	return wait_status(nvme, PL_NVME_CSTS_RDY, 0, ready_ns(nvme), false);
@@ -139,7 +140,7 @@ void pl_nvme_ctrl_shutdown(struct peerlane_nvme *nvme)
 		return;
 	if (timeout_ns < ready_ns(nvme))
 		timeout_ns = ready_ns(nvme);
-	cc &= ~(PL_NVME_CC_SHN_MASK << PL_NVME_CC_SHN_SHIFT);
+	cc &= CC_KNOWN & ~(PL_NVME_CC_SHN_MASK << PL_NVME_CC_SHN_SHIFT);
 	cc |= PL_NVME_SHN_NORMAL << PL_NVME_CC_SHN_SHIFT;
 	pl_nvme_write32(nvme->bar, PL_NVME_REG_CC, cc);
 	wait_status(nvme, PL_NVME_CSTS_SHST_MASK << PL_NVME_CSTS_SHST_SHIFT,

@@ -38,50 +38,52 @@ static const struct kind kinds[16] = {
 			  .oncs = PL_NVME_ONCS_DSM },
 };
 
-/* Describe the data of a command; the list of its slot is used where it needs one. */
-static inline int describe(struct peerlane_nvme_queue *q, const struct pl_nvme_pages *v,
-			   size_t offset, size_t bytes, size_t slot, struct pl_nvme_sqe *sqe,
-			   uint8_t *flags)
+/* Describe data by an SGL if it fits into the list of the slot: PRPs always do, but for odd addresses. */
+static __attribute__((noinline)) int describe_sgl(struct peerlane_nvme_queue *q,
+						  const struct pl_nvme_pages *v, size_t offset,
+						  size_t bytes, size_t at, struct pl_nvme_sqe *sqe,
+						  uint8_t *flags)
 {
-	size_t at = q->lists_offset + slot * q->list_bytes;
+	union pl_nvme_dptr dptr;
 
-	*flags = 0;
-	if (__builtin_expect(q->use_sgl, 0)) {
-		union pl_nvme_dptr dptr;
-
-		/* Lists of 8 bytes cannot hold a descriptor; PRPs always fit. */
-		if (!pl_nvme_sgl_build(v, offset, bytes, q->page_shift, &q->lists, at,
-				       q->list_bytes & ~(size_t)15, &dptr)) {
-			sqe->dptr = dptr;
-			*flags = PL_NVME_PSDT_SGL;
-			return 0;
-		}
-		if ((v->skip + offset) & 3)
-			return -EINVAL;
+	if (!pl_nvme_sgl_build(v, offset, bytes, q->page_bytes, &q->lists, at, q->list_bytes,
+			       &dptr)) {
+		sqe->dptr = dptr;
+		*flags = PL_NVME_PSDT_SGL;
+		return 0;
 	}
-	return pl_nvme_prp_build(v, offset, bytes, q->page_shift, &q->lists, at, q->list_bytes,
+	if ((v->skip + offset) & 3)
+		return -EINVAL;
+	return pl_nvme_prp_build(v, offset, bytes, q->page_bytes, &q->lists, at, q->list_bytes,
 				 &sqe->dptr);
 }
 
 /* One command; there is a slot. Every member of the entry is written, for it is an old one. */
-static inline int issue(struct peerlane_nvme_queue *q, const struct peerlane_nvme_io *io,
-			const struct pl_nvme_pages *v, size_t bytes, uint32_t cdw12, void *owner)
+static inline __attribute__((always_inline)) int issue(struct peerlane_nvme_queue *q,
+						       const struct peerlane_nvme_io *io,
+						       const struct pl_nvme_pages *v, size_t bytes,
+						       uint32_t cdw12, void *owner)
 {
-	struct pl_nvme_slot *slot = pl_nvme_slot_take(&q->ring);
-	struct pl_nvme_sqe *sqe = pl_nvme_ring_entry(&q->ring);
+	struct pl_nvme_ring *r = &q->ring;
+	uint16_t index = r->unused[r->nr_unused - 1];
+	struct pl_nvme_slot *slot = &r->slots[index];
+	struct pl_nvme_sqe *sqe = pl_nvme_ring_entry(r);
+	size_t at = q->lists_offset + index * q->list_bytes;
 	uint8_t flags = 0;
-	int rc;
+	int rc = 0;
 
-	if (v) {
-		rc = describe(q, v, io->offset, bytes, (size_t)(slot - q->ring.slots), sqe, &flags);
-		if (__builtin_expect(rc, 0)) {
-			pl_nvme_slot_give(&q->ring, slot);
-			return rc;
-		}
-	} else {
+	if (!v) {
 		sqe->dptr.prp.prp1 = 0;
 		sqe->dptr.prp.prp2 = 0;
+	} else if (__builtin_expect(q->use_sgl, 0)) {
+		rc = describe_sgl(q, v, io->offset, bytes, at, sqe, &flags);
+	} else {
+		rc = pl_nvme_prp_build(v, io->offset, bytes, q->page_bytes, &q->lists, at,
+				       q->list_bytes, &sqe->dptr);
 	}
+	if (__builtin_expect(rc, 0))
+		return rc;
+	pl_nvme_slot_take(r);
 	sqe->opcode = io->opcode;
 	sqe->flags = flags;
 	sqe->cid = slot->cid;
@@ -98,7 +100,7 @@ static inline int issue(struct peerlane_nvme_queue *q, const struct peerlane_nvm
 	slot->user = io->user;
 	slot->owner = owner;
 	slot->tick = q->tick;
-	pl_nvme_ring_push(&q->ring);
+	pl_nvme_ring_push(r);
 	return 0;
 }
 
@@ -201,8 +203,7 @@ static int get_bigs(struct peerlane_nvme_queue *q)
 }
 
 /* More than one command. */
-static __attribute__((noinline)) int split(struct peerlane_nvme_queue *q,
-					   const struct peerlane_nvme_io *io, uint32_t most)
+static int split(struct peerlane_nvme_queue *q, const struct peerlane_nvme_io *io, uint32_t most)
 {
 	struct pl_nvme_big *b;
 	int rc;
@@ -226,9 +227,8 @@ static __attribute__((noinline)) int split(struct peerlane_nvme_queue *q,
 	return 0;
 }
 
-/* All but plain reads and writes of one command. */
-static __attribute__((noinline)) int other(struct peerlane_nvme_queue *q,
-					   const struct peerlane_nvme_io *io, const struct kind *k)
+/* Commands without data of blocks. */
+static int other(struct peerlane_nvme_queue *q, const struct peerlane_nvme_io *io)
 {
 	const struct peerlane_nvme_ns *ns = io->ns;
 	uint64_t limit = q->nvme->max_transfer_bytes;
@@ -262,12 +262,13 @@ static __attribute__((noinline)) int other(struct peerlane_nvme_queue *q,
 			return split(q, io, (uint32_t)(limit >> ns->block_shift));
 		return issue(q, io, NULL, 0, (io->nr_blocks - 1) | rw_flags(io->flags), NULL);
 	default:
-		return k->known ? split(q, io, (uint32_t)(q->max_bytes >> ns->block_shift))
-				: -EINVAL;
+		return -EINVAL;
 	}
 }
 
-static inline int submit(struct peerlane_nvme_queue *q, const struct peerlane_nvme_io *io)
+/* Whatever is not as plain as quick() wants it: checked one by one, for the right error. */
+static __attribute__((noinline)) int submit(struct peerlane_nvme_queue *q,
+					    const struct peerlane_nvme_io *io)
 {
 	const struct peerlane_nvme_ns *ns = io->ns;
 	const struct kind *k = &kinds[io->opcode & 15];
@@ -284,20 +285,42 @@ static inline int submit(struct peerlane_nvme_queue *q, const struct peerlane_nv
 	if (!q->ring.nr_unused)
 		return -EAGAIN;
 	if (io->opcode == PL_NVME_FLUSH || io->opcode == PL_NVME_DSM)
-		return other(q, io, k);
+		return other(q, io);
 	if (!io->nr_blocks)
 		return -EINVAL;
 	if (io->lba >= ns->nr_blocks || io->nr_blocks > ns->nr_blocks - io->lba)
 		return -ERANGE;
 	if (!k->data)
-		return other(q, io, k);
+		return other(q, io);
 	bytes = (size_t)io->nr_blocks << ns->block_shift;
 	rc = check_memory(q, io, bytes);
 	if (rc)
 		return rc;
 	if (bytes > q->max_bytes)
-		return other(q, io, k);
+		return split(q, io, (uint32_t)(q->max_bytes >> ns->block_shift));
 	return issue(q, io, &io->map->v, bytes, (io->nr_blocks - 1) | rw_flags(io->flags), NULL);
+}
+
+/* A plain read or write of one command, without flags, by PRPs: false if it is anything else. */
+static inline __attribute__((always_inline)) bool quick(struct peerlane_nvme_queue *q,
+							const struct peerlane_nvme_io *io)
+{
+	const struct peerlane_nvme_ns *ns = io->ns;
+	const struct peerlane_nvme_map *map = io->map;
+	size_t bytes;
+
+	if ((io->opcode != PL_NVME_READ && io->opcode != PL_NVME_WRITE) ||
+	    io->flags | io->reserved || !ns || !map || ns->nvme != q->nvme ||
+	    map->nvme != q->nvme || ns->read_only || q->use_sgl || !q->ring.nr_unused)
+		return false;
+	/* None is one less than none: more than there are. */
+	if (io->lba >= ns->nr_blocks || io->nr_blocks - (uint64_t)1 >= ns->nr_blocks - io->lba)
+		return false;
+	bytes = (size_t)io->nr_blocks << ns->block_shift;
+	if (bytes > q->max_bytes || io->offset > map->v.bytes ||
+	    bytes > map->v.bytes - io->offset || (map->v.skip + io->offset) & 3)
+		return false;
+	return !issue(q, io, &map->v, bytes, io->nr_blocks - 1, NULL);
 }
 
 int peerlane_nvme_submit(struct peerlane_nvme_queue *queue, const struct peerlane_nvme_io *io,
@@ -316,10 +339,10 @@ int peerlane_nvme_submit(struct peerlane_nvme_queue *queue, const struct peerlan
 		if (rc)
 			return rc;
 	}
-	if (__builtin_expect(!queue->ring.sq || !queue->ring.cq, 0))
-		return -EOPNOTSUPP;
 	rc = 0;
 	for (i = 0; i < nr; i++) {
+		if (quick(queue, &io[i]))
+			continue;
 		rc = submit(queue, &io[i]);
 		if (rc)
 			break;

@@ -15,6 +15,7 @@ struct pl_nvme_pages {
 	const uint64_t *pages;
 	size_t skip;  /* of the first byte in the first page */
 	size_t bytes; /* of memory */
+	size_t mask;  /* of an offset into a page */
 	unsigned int shift;
 	bool contiguous; /* all of it is one run */
 	char *cpu;	 /* where the CPU reaches it, or NULL */
@@ -25,7 +26,7 @@ static inline uint64_t pl_nvme_bus(const struct pl_nvme_pages *v, size_t offset)
 {
 	size_t at = v->skip + offset;
 
-	return v->pages[at >> v->shift] + (at & (((size_t)1 << v->shift) - 1));
+	return v->pages[at >> v->shift] + (at & v->mask);
 }
 
 /* How many of the @most bytes at @offset, which are there, are contiguous on the bus. */

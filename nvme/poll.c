@@ -5,8 +5,10 @@
 #include <errno.h>
 
 /* One completion for the caller, from one of the controller; false: it was a part of something longer. */
-static inline bool deliver(struct peerlane_nvme_queue *q, struct pl_nvme_slot *slot,
-			   const struct pl_nvme_cqe *cqe, struct peerlane_nvme_completion *out)
+static inline __attribute__((always_inline)) bool deliver(struct peerlane_nvme_queue *q,
+							  struct pl_nvme_slot *slot,
+							  const struct pl_nvme_cqe *cqe,
+							  struct peerlane_nvme_completion *out)
 {
 	struct pl_nvme_big *b = slot->owner;
 
@@ -23,8 +25,9 @@ static inline bool deliver(struct peerlane_nvme_queue *q, struct pl_nvme_slot *s
 	return !b || pl_nvme_big_ended(q, b, out);
 }
 
-static inline unsigned int take(struct peerlane_nvme_queue *q, struct peerlane_nvme_completion *out,
-				unsigned int max)
+static inline __attribute__((always_inline)) unsigned int take(struct peerlane_nvme_queue *q,
+							       struct peerlane_nvme_completion *out,
+							       unsigned int max)
 {
 	uint32_t budget = q->ring.depth;
 	struct pl_nvme_slot *slot;
@@ -157,8 +160,6 @@ int peerlane_nvme_poll(struct peerlane_nvme_queue *queue, struct peerlane_nvme_c
 				     __atomic_load_n(&queue->nvme->generation, __ATOMIC_ACQUIRE),
 			     0))
 		return recover(queue, out, max);
-	if (__builtin_expect(!queue->ring.cq || !queue->ring.sq, 0))
-		return -EOPNOTSUPP;
 	from = queue->ring.head;
 	nr = take(queue, out, max);
 	pl_nvme_ring_ack(&queue->ring, from);

@@ -4,9 +4,9 @@
 
 #include <errno.h>
 
-size_t pl_nvme_prp_lists_bytes(size_t max_bytes, unsigned int page_shift)
+size_t pl_nvme_prp_lists_bytes(size_t max_bytes, size_t page)
 {
-	size_t page = (size_t)1 << page_shift, per_page = page / 8, entries, bytes = 8;
+	size_t per_page = page / 8, entries, bytes = 8;
 
 	/* At worst the data begin 4 bytes before the end of a page; that page is prp1. */
 	entries = max_bytes > 4 ? (max_bytes - 4 + page - 1) / page : 0;
@@ -14,17 +14,16 @@ size_t pl_nvme_prp_lists_bytes(size_t max_bytes, unsigned int page_shift)
 		return 0;
 	if (entries > per_page)
 		/* Every page but the last gives one entry to the chain. */
-		return ((entries - 1 + per_page - 2) / (per_page - 1)) << page_shift;
+		return ((entries - 1 + per_page - 2) / (per_page - 1)) * page;
 	while (bytes < entries * 8)
 		bytes *= 2;
 	return bytes;
 }
 
-int pl_nvme_prp_fill(const struct pl_nvme_pages *data, size_t offset, size_t end,
-		     unsigned int page_shift, const struct pl_nvme_pages *lists, size_t list_offset,
-		     size_t list_bytes)
+int pl_nvme_prp_fill(const struct pl_nvme_pages *data, size_t offset, size_t end, size_t page,
+		     const struct pl_nvme_pages *lists, size_t list_offset, size_t list_bytes)
 {
-	size_t page = (size_t)1 << page_shift, used = 0, room;
+	size_t used = 0, room;
 
 	if (list_bytes < 8)
 		return -ENOBUFS;
@@ -48,14 +47,13 @@ int pl_nvme_prp_fill(const struct pl_nvme_pages *data, size_t offset, size_t end
 	return 0;
 }
 
-int pl_nvme_prp_list(const struct pl_nvme_pages *data, size_t offset, size_t bytes,
-		     unsigned int page_shift, const struct pl_nvme_pages *lists, size_t list_offset,
-		     size_t list_bytes, union pl_nvme_dptr *out)
+int pl_nvme_prp_list(const struct pl_nvme_pages *data, size_t offset, size_t bytes, size_t page,
+		     const struct pl_nvme_pages *lists, size_t list_offset, size_t list_bytes,
+		     union pl_nvme_dptr *out)
 {
-	size_t page = (size_t)1 << page_shift;
 	uint64_t first = pl_nvme_bus(data, offset);
-	int rc = pl_nvme_prp_fill(data, offset + page - (first & (page - 1)), offset + bytes,
-				  page_shift, lists, list_offset, list_bytes);
+	int rc = pl_nvme_prp_fill(data, offset + page - (first & (page - 1)), offset + bytes, page,
+				  lists, list_offset, list_bytes);
 
 	if (rc)
 		return rc;

@@ -34,7 +34,8 @@ size_t peerlane_nvme_lists_bytes(const struct peerlane_nvme *nvme, unsigned int 
 {
 	if (!nvme || !shape(nvme, &depth, &max_transfer_bytes))
 		return 0;
-	return pl_nvme_prp_lists_bytes(max_transfer_bytes, nvme->page_shift) * (depth - 1);
+	return pl_nvme_prp_lists_bytes(max_transfer_bytes, (size_t)1 << nvme->page_shift) *
+	       (depth - 1);
 }
 
 /* Where a ring is: an address, or that of a list of its pages. */
@@ -83,7 +84,8 @@ int pl_nvme_queue_start(struct peerlane_nvme_queue *q)
 	}
 	q->state = PL_NVME_QUEUE_LIVE;
 	q->error = 0;
-	q->generation = generation;
+	q->known_generation = generation;
+	q->generation = q->ring.sq && q->ring.cq ? generation : 0;
 	return 0;
 }
 
@@ -161,14 +163,14 @@ static int get_memory(struct peerlane_nvme_queue *q, const struct peerlane_nvme_
 	at = own_sq + own_cq + own_lists;
 	if (q->sq_map && pl_nvme_run(&q->sq_map->v, q->sq_offset, sq) < sq) {
 		q->sq_list = pl_nvme_bus(&q->own->v, at);
-		rc = pl_nvme_prp_fill(&q->sq_map->v, q->sq_offset, q->sq_offset + sq,
-				      nvme->page_shift, &q->own->v, at, sq_list);
+		rc = pl_nvme_prp_fill(&q->sq_map->v, q->sq_offset, q->sq_offset + sq, q->page_bytes,
+				      &q->own->v, at, sq_list);
 	}
 	at += sq_list;
 	if (!rc && pl_nvme_run(&q->cq_map->v, q->cq_offset, cq) < cq) {
 		q->cq_list = pl_nvme_bus(&q->own->v, at);
-		rc = pl_nvme_prp_fill(&q->cq_map->v, q->cq_offset, q->cq_offset + cq,
-				      nvme->page_shift, &q->own->v, at, cq_list);
+		rc = pl_nvme_prp_fill(&q->cq_map->v, q->cq_offset, q->cq_offset + cq, q->page_bytes,
+				      &q->own->v, at, cq_list);
 	}
 	if (!rc && (q->sq_list || q->cq_list) && PL_NVME_CAP_CQR(nvme->cap))
 		rc = -EINVAL;
@@ -298,9 +300,9 @@ int peerlane_nvme_queue_create(struct peerlane_nvme *nvme,
 	if (!q)
 		return -ENOMEM;
 	q->nvme = nvme;
-	q->page_shift = nvme->page_shift;
+	q->page_bytes = (size_t)1 << nvme->page_shift;
 	q->max_bytes = transfer;
-	q->list_bytes = pl_nvme_prp_lists_bytes(transfer, nvme->page_shift);
+	q->list_bytes = pl_nvme_prp_lists_bytes(transfer, q->page_bytes);
 	q->use_sgl = opt->flags & PEERLANE_NVME_QUEUE_SGL && nvme->id.sgls & PL_NVME_SGLS_MASK;
 	q->align_mask = q->use_sgl && (nvme->id.sgls & PL_NVME_SGLS_MASK) == PL_NVME_SGLS_BYTE ? 0
 											       : 3;
@@ -326,12 +328,12 @@ void peerlane_nvme_queue_destroy(struct peerlane_nvme_queue *queue)
 	nvme = queue->nvme;
 	qid = queue->ring.qid;
 	pthread_mutex_lock(&nvme->lock);
-	if (queue->generation == nvme->generation && !nvme->dead) {
+	if (queue->known_generation == nvme->generation && !nvme->dead) {
 		rc = delete (nvme, PL_NVME_ADMIN_DELETE_SQ, qid);
 		if (!rc)
 			rc = delete (nvme, PL_NVME_ADMIN_DELETE_CQ, qid);
 		/* It must not use memory that is no longer ours, so there is only one way left. */
-		if (rc && queue->generation == nvme->generation && !nvme->dead)
+		if (rc && queue->known_generation == nvme->generation && !nvme->dead)
 			pl_nvme_reset_locked(nvme);
 	}
 	release(queue);

@@ -26,10 +26,10 @@ struct peerlane_nvme_queue {
 	/* The hot part. */
 	struct pl_nvme_ring ring;
 	struct peerlane_nvme *nvme;
-	uint32_t generation; /* in which it is live, or 0 */
+	uint32_t generation; /* in which it is live and ours to drive, or 0 */
 	uint32_t tick;	     /* counts while it is polled, for time-outs */
 	uint32_t polls;
-	unsigned int page_shift;
+	size_t page_bytes;	    /* of the controller */
 	size_t max_bytes;	    /* of a command */
 	size_t list_bytes;	    /* for each slot */
 	struct pl_nvme_pages lists; /* from lists_offset on */
@@ -42,6 +42,7 @@ struct peerlane_nvme_queue {
 	/* The rest. */
 	enum pl_nvme_queue_state state;
 	int error;		   /* why it is down for good, or 0 */
+	uint32_t known_generation; /* in which the controller knows it */
 	int lost_err;		   /* of commands that are lost */
 	uint32_t tried_generation; /* in which creating it failed */
 	uint32_t lost_slot;	   /* next to report */

@@ -146,8 +146,10 @@ static inline void pl_nvme_ring_submit(struct pl_nvme_ring *r)
  * After the last one, tell the controller by pl_nvme_ring_ack() with the head from before the first.
  * *budget bounds how many entries are looked at, lest a controller that writes without end keeps us.
  */
-static inline bool pl_nvme_ring_next(struct pl_nvme_ring *r, uint32_t *budget,
-				     struct pl_nvme_slot **slot, struct pl_nvme_cqe *copy)
+static inline __attribute__((always_inline)) bool pl_nvme_ring_next(struct pl_nvme_ring *r,
+								    uint32_t *budget,
+								    struct pl_nvme_slot **slot,
+								    struct pl_nvme_cqe *copy)
 {
 	while (*budget) {
 		const volatile struct pl_nvme_cqe *cqe = &r->cq[r->head];

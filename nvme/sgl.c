@@ -22,11 +22,11 @@ static size_t count_runs(const struct pl_nvme_pages *v, size_t offset, size_t en
 	return nr;
 }
 
-int pl_nvme_sgl_build(const struct pl_nvme_pages *data, size_t offset, size_t bytes,
-		      unsigned int page_shift, const struct pl_nvme_pages *lists,
-		      size_t list_offset, size_t list_bytes, union pl_nvme_dptr *out)
+int pl_nvme_sgl_build(const struct pl_nvme_pages *data, size_t offset, size_t bytes, size_t page,
+		      const struct pl_nvme_pages *lists, size_t list_offset, size_t list_bytes,
+		      union pl_nvme_dptr *out)
 {
-	size_t page = (size_t)1 << page_shift, end = offset + bytes, size = sizeof(out->sgl), run;
+	size_t end = offset + bytes, size = sizeof(out->sgl), run;
 	size_t nr = count_runs(data, offset, end), at = list_offset;
 	struct pl_nvme_sgl *pointer = &out->sgl, *to;
 
