@@ -124,9 +124,7 @@ def devices(layout, images):
 
 
 def qemu_command(lab, kernel, boot, images, work):
-    # The kernel's test of the timer counts on a machine that is not busy, and panics with an IOMMU.
-    append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", "no_timer_check",
-              boot.layout.append,
+    append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", boot.layout.append,
               "pl.tests=" + ",".join(boot.tests),
               "pl.fuzz=" + os.environ.get("VM_FUZZ_SECONDS", "8")]
     append += [f"pl.{module}=" + ",".join(values)
