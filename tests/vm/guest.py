@@ -87,10 +87,10 @@ def make_initramfs(lab, kernel):
         shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)
-    for names, to in ((MODULES, "m/list"), (VFIO, "m/list.vfio")):
+    for kind, names in (("list", MODULES), ("list-vfio", VFIO)):
         files = [copy_module(path, os.path.join(root, "m"))
                  for path in module_files(kernel, names)]
-        with open(os.path.join(root, to), "w", encoding="utf-8") as f:
+        with open(os.path.join(root, "m", kind), "w", encoding="utf-8") as f:
             f.write("".join(name + "\n" for name in files))
     for path in glob.glob(os.path.join(lab.build, kernel.name, "kmod/*.ko")):
         shutil.copy(path, os.path.join(root, "m"))
