@@ -40,6 +40,8 @@ static inline void pl_nvme_wmb(void)
 {
 #if defined(__aarch64__)
 	__asm__ volatile("dmb oshst" ::: "memory");
+#elif defined(__x86_64__)
+	__asm__ volatile("" ::: "memory"); /* stores are seen in their order */
 #else
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 #endif
