@@ -21,6 +21,8 @@ MODULES_BELOW = ("btrfs", "dm_mod", "raid1", "loop", "sd_mod", "scsi_debug", "am
 # ...and for drives over a network; the tests of those load them.
 MODULES_FABRICS = ("configfs", "dummy", "nvme-tcp", "nvme-rdma", "nvmet-tcp", "nvmet-rdma",
                    "crc32_generic", "rdma_rxe")
+# Loaded only where a test is about it.
+VFIO = ("vfio-pci", "vfio_iommu_type1")
 
 
 def build_libraries():
@@ -48,7 +50,8 @@ def build_programs(lab):
     os.makedirs(lab.build, exist_ok=True)
     library, config, cufile = build_libraries()
     link(os.path.join(lab.build, "vmtest"), sorted(glob.glob(os.path.join(HERE, "guest/*.c"))),
-         [cufile, config, library, "-ljson-c"], "-I", os.path.join(TOP, "cufile"))
+         [cufile, config, library, "-ljson-c"], "-I", os.path.join(TOP, "cufile"),
+         "-I", os.path.join(TOP, "nvme"))
     link(os.path.join(lab.build, "peerlane"), sorted(glob.glob(os.path.join(TOP, "tools/*.c"))),
          [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
     for name in EXAMPLES:
@@ -98,7 +101,7 @@ def make_initramfs(lab, kernel):
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)
     for kind, names in (("list", MODULES), ("list-below", MODULES_BELOW),
-                        ("list-fabrics", MODULES_FABRICS)):
+                        ("list-fabrics", MODULES_FABRICS), ("list-vfio", VFIO)):
         files = [copy_module(path, os.path.join(root, "m"))
                  for path in module_files(kernel, names)]
         with open(os.path.join(root, "m", kind), "w", encoding="utf-8") as f:
