@@ -2,8 +2,9 @@
 /*
  * What the parts of peerlane.ko know of each other.
  *
- * Order of locks, outermost first: mmap_lock, pl_pin.sem, the lock of frames.c. None of them is
- * held while a provider is called, except pl_pin.sem while it is inside peerlane_lease_adopt().
+ * Order of locks, outermost first: mmap_lock, pl_pin.sem, the locks of frames.c and use.c. None of
+ * them is held while a provider is called, except pl_pin.sem while it is inside
+ * peerlane_lease_adopt().
  */
 #ifndef PEERLANE_CORE_H
 #define PEERLANE_CORE_H
@@ -44,6 +45,7 @@ enum pl_counter {
 	PL_MAPPINGS,
 	PL_LINGERING,
 	PL_PAGE_BYTES,
+	PL_USES,
 	PL_NR_PIN,
 	PL_NR_PIN_FAILED,
 	PL_NR_UNPIN,
@@ -131,6 +133,8 @@ u64 pl_bar_features(void);
  * @length: as given by the user
  * @skip_bytes: @address - start of the first frame
  * @nr_mappings: mappings now
+ * @uses: of devices of other modules; guarded by use.c
+ * @nr_uses: how many
  */
 struct pl_pin {
 	struct kref ref;
@@ -154,6 +158,8 @@ struct pl_pin {
 	u64 length;
 	u64 skip_bytes;
 	atomic_t nr_mappings;
+	struct list_head uses;
+	atomic_t nr_uses;
 };
 
 /* frames.c */
@@ -178,6 +184,9 @@ u64 pl_pin_offset(const struct pl_pin *pin);
 void pl_pins_fini(void);
 unsigned int pl_unpin_wait_ms(void);
 void pl_pins_stop(struct pl_bar *bar);
+
+/* use.c */
+void pl_uses_stop(struct pl_pin *pin);
 
 /* map.c */
 int pl_map(struct pl_file *file, struct vm_area_struct *vma);

@@ -25,6 +25,7 @@ void pl_counters_read(struct peerlane_counters *out)
 		.mappings = get(PL_MAPPINGS),
 		.lingering = get(PL_LINGERING),
 		.page_bytes = get(PL_PAGE_BYTES),
+		.uses = get(PL_USES),
 		.nr_pin = get(PL_NR_PIN),
 		.nr_pin_failed = get(PL_NR_PIN_FAILED),
 		.nr_unpin = get(PL_NR_UNPIN),

@@ -207,6 +207,9 @@ bool pl_frames_release(struct pl_pin *pin)
 	bool done = true;
 	u64 physical;
 
+	/* Devices of other modules hold no references. No new ones come: the pin is not live. */
+	if (atomic_read_acquire(&pin->nr_uses))
+		return false;
 	mutex_lock(&lock);
 	while (pin->attached && pin->released < pin->nr_frames) {
 		physical = pin->frames[pin->released];

@@ -271,8 +271,10 @@ void pl_pins_stop(struct pl_bar *bar)
 		/* One that is being made has its BAR only when it has been adopted. */
 		down_read(&pin->sem);
 		up_read(&pin->sem);
-		if (pin->bar == bar)
+		if (pin->bar == bar) {
 			pin_stop(pin, false);
+			pl_uses_stop(pin);
+		}
 	}
 	for (handle = 0; (pin = next_pin(&handle)); pl_pin_put(pin))
 		if (pin->bar == bar)
@@ -291,6 +293,7 @@ void peerlane_lease_revoked(struct peerlane_lease *lease)
 	struct pl_pin *pin = container_of(lease, struct pl_pin, lease);
 
 	pin_stop(pin, true);
+	pl_uses_stop(pin);
 	/* Others that have the same memory mapped may be why it is in use; or have it mapped soon. */
 	wait_all(pin, stop_sharers);
 	pl_count(PL_NR_REVOKE, 1);
@@ -353,6 +356,8 @@ static struct pl_pin *pin_alloc(struct inode *inode, const struct peerlane_pin *
 	init_completion(&pin->gone);
 	INIT_LIST_HEAD(&pin->node);
 	atomic_set(&pin->nr_mappings, 0);
+	INIT_LIST_HEAD(&pin->uses);
+	atomic_set(&pin->nr_uses, 0);
 	ihold(inode);
 	pin->inode = inode;
 	pin->flags = request->flags;

@@ -7,9 +7,11 @@
 #include <linux/dma-mapping.h>
 #include <linux/file.h>
 #include <linux/iommu.h>
+#include <linux/module.h>
 #include <linux/pci-p2pdma.h>
 #include <linux/pci.h>
 
+#include "consumer.h"
 #include "core.h"
 
 u32 pl_pci_number(struct pci_dev *pdev)
@@ -83,7 +85,13 @@ static u32 walk(struct pci_dev *a, struct pci_dev *b, s32 *hops)
 	return PEERLANE_REASON_HOST_BRIDGE;
 }
 
-static u32 iommu_flags(struct device *dev)
+/**
+ * peerlane_iommu_flags() - is there an IOMMU between a device and memory?
+ * @dev: the device
+ *
+ * Return: PEERLANE_ROUTE_IOMMU and _TRANSLATED, as they apply.
+ */
+u32 peerlane_iommu_flags(struct device *dev)
 {
 	struct iommu_domain *domain;
 
@@ -94,6 +102,7 @@ static u32 iommu_flags(struct device *dev)
 		return PEERLANE_ROUTE_IOMMU | PEERLANE_ROUTE_TRANSLATED;
 	return PEERLANE_ROUTE_IOMMU;
 }
+EXPORT_SYMBOL_GPL(peerlane_iommu_flags);
 
 static void judge(struct pl_pin *pin, struct block_device *bdev, struct pci_dev *pdev,
 		  struct peerlane_route *route)
@@ -102,7 +111,7 @@ static void judge(struct pl_pin *pin, struct block_device *bdev, struct pci_dev 
 	u32 way;
 	int kernel_distance;
 
-	route->flags = iommu_flags(&pdev->dev);
+	route->flags = peerlane_iommu_flags(&pdev->dev);
 	way = walk(bar->pdev, pdev, &route->distance);
 	route->verdict = PEERLANE_ROUTE_NO;
 	if (bar->kind != PEERLANE_PAGES_GENERIC) {

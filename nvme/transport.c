@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 /* The transports there are, by name. */
 #include "transport_sim.h"
+#include "transports.h"
 
 #include <errno.h>
 #include <string.h>
 
 static const struct pl_nvme_transport_ops *const table[] = {
+	&pl_nvme_transport_kmod,
+	&pl_nvme_transport_vfio,
 	&pl_nvme_transport_sim,
 	&pl_nvme_transport_sim_unix,
 	NULL,

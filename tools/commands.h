@@ -9,5 +9,8 @@ extern const struct pl_command pl_command_check;
 extern const struct pl_command pl_command_bench;
 extern const struct pl_command pl_command_cp;
 extern const struct pl_command pl_command_stat;
+extern const struct pl_command pl_command_nvme;
+extern const struct pl_command pl_command_nvme_bind;
+extern const struct pl_command pl_command_nvme_unbind;
 
 #endif

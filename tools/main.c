@@ -9,10 +9,7 @@
 #include <string.h>
 
 static const struct pl_command *const commands[] = {
-	&pl_command_check,
-	&pl_command_bench,
-	&pl_command_cp,
-	&pl_command_stat,
+	&pl_command_check, &pl_command_bench, &pl_command_cp, &pl_command_stat, &pl_command_nvme,
 };
 
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -22,6 +19,15 @@ static const struct pl_command *find(const char *name)
 	for (size_t i = 0; i < NR_COMMANDS; i++)
 		if (!strcmp(commands[i]->name, name))
 			return commands[i];
+	return NULL;
+}
+
+/* The sub-command of a command that has some. */
+static const struct pl_command *find_sub(const struct pl_command *cmd, const char *name)
+{
+	for (const struct pl_command *const *sub = cmd->subs; *sub; sub++)
+		if (!strcmp(strrchr((*sub)->name, ' ') + 1, name))
+			return *sub;
 	return NULL;
 }
 
@@ -58,8 +64,33 @@ static int help_command(int argc, char **argv)
 	cmd = find(argv[1]);
 	if (!cmd)
 		return unknown("command", argv[1]);
+	if (cmd->subs && argc > 2) {
+		cmd = find_sub(cmd, argv[2]);
+		if (!cmd)
+			return unknown("command", argv[2]);
+	}
 	pl_option_help(cmd);
 	return 0;
+}
+
+static int run(const struct pl_command *cmd, int argc, char **argv)
+{
+	const struct pl_command *sub;
+
+	pl_message_name(cmd->name);
+	if (!cmd->subs)
+		return cmd->run(cmd, argc, argv);
+	if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+		if (argc >= 2) {
+			pl_option_help(cmd);
+			return 0;
+		}
+		pl_message_error("a command is missing");
+		fprintf(stderr, "Try 'peerlane %s --help'.\n", cmd->name);
+		return PL_EXIT_USAGE;
+	}
+	sub = find_sub(cmd, argv[1]);
+	return sub ? run(sub, argc - 1, argv + 1) : unknown("command", argv[1]);
 }
 
 static int dispatch(int argc, char **argv)
@@ -84,8 +115,7 @@ static int dispatch(int argc, char **argv)
 	cmd = find(argv[1]);
 	if (!cmd)
 		return unknown("command", argv[1]);
-	pl_message_name(cmd->name);
-	return cmd->run(cmd, argc - 1, argv + 1);
+	return run(cmd, argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

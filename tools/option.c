@@ -252,8 +252,22 @@ static void help_option(const char *name, const char *arg, const char *help)
 	wrap(help, HELP_COLUMN);
 }
 
+static void help_subs(const struct pl_command *cmd)
+{
+	printf("usage: peerlane %s %s\n\n", cmd->name, cmd->args);
+	wrap(cmd->detail, 0);
+	puts("\nCommands:");
+	for (const struct pl_command *const *sub = cmd->subs; *sub; sub++)
+		printf("  %-10s%s\n", strrchr((*sub)->name, ' ') + 1, (*sub)->summary);
+	printf("\n'peerlane help %s COMMAND' prints more.\n", cmd->name);
+}
+
 void pl_option_help(const struct pl_command *cmd)
 {
+	if (cmd->subs) {
+		help_subs(cmd);
+		return;
+	}
 	printf("usage: peerlane %s %s\n\n", cmd->name, cmd->args);
 	wrap(cmd->detail, 0);
 	puts("\nOptions:");

@@ -43,6 +43,8 @@ struct pl_command {
 	const struct pl_option *options;
 	unsigned int min_args, max_args;
 	int (*run)(const struct pl_command *self, int argc, char **argv);
+	/* Commands of its own, ended by NULL, instead of options; named "COMMAND SUB". */
+	const struct pl_command *const *subs;
 };
 
 #define PL_EXIT_USAGE 2

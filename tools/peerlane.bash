@@ -4,7 +4,12 @@
 
 # Options of a command, one a line: the name, then what it takes.
 _peerlane_options() {
-	"$1" help "$2" 2>/dev/null | sed -n 's/^  \(--[a-z-]*\)\( \([^ ]*\)\)\?\( .*\)\?$/\1 \3/p'
+	"$@" 2>/dev/null | sed -n 's/^  \(--[a-z-]*\)\( \([^ ]*\)\)\?\( .*\)\?$/\1 \3/p'
+}
+
+# Commands that a help text lists.
+_peerlane_commands() {
+	"$@" 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\).*/\1/p'
 }
 
 _peerlane_words() {
@@ -14,22 +19,35 @@ _peerlane_words() {
 
 _peerlane() {
 	local tool=$1 cur=$2 prev=$3 command=${COMP_WORDS[1]} takes
+	local help=("$tool" help "$command")
 
-	if ((COMP_CWORD == 1)) || [[ $command == help ]]; then
-		_peerlane_words "$("$tool" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\).*/\1/p'
-			((COMP_CWORD == 1)) && echo --help --version)" "$cur"
+	if ((COMP_CWORD == 1)); then
+		_peerlane_words "$(_peerlane_commands "$tool" help) --help --version" "$cur"
 		return
 	fi
-	takes=$(_peerlane_options "$tool" "$command" | sed -n "s/^$prev //p")
+	if [[ $command == help ]]; then
+		_peerlane_words "$(_peerlane_commands "$tool" "${COMP_WORDS[@]:1:COMP_CWORD-1}")" "$cur"
+		return
+	fi
+	if [[ $command == nvme ]]; then
+		if ((COMP_CWORD == 2)); then
+			_peerlane_words "$(_peerlane_commands "${help[@]}") --help" "$cur"
+			return
+		fi
+		help+=("${COMP_WORDS[2]}")
+	fi
+	takes=$(_peerlane_options "${help[@]}" | sed -n "s/^$prev //p")
 	case $takes in
 	*'|'*) _peerlane_words "${takes//|/ }" "$cur" ;;
 	FILE*) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	?*) COMPREPLY=() ;;
 	*)
 		if [[ $cur == -* ]]; then
-			_peerlane_words "$(_peerlane_options "$tool" "$command" | cut -d ' ' -f 1)" "$cur"
+			_peerlane_words "$(_peerlane_options "${help[@]}" | cut -d ' ' -f 1)" "$cur"
 		elif [[ $command == stat ]]; then
 			_peerlane_words "$(cd /proc && echo [0-9]*)" "$cur"
+		elif [[ $command == nvme ]]; then
+			_peerlane_words "$(cd /sys/class/nvme 2>/dev/null && echo nvme*)" "$cur"
 		else
 			compopt -o filenames
 			mapfile -t COMPREPLY < <(compgen -f -- "$cur")

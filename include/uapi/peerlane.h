@@ -305,6 +305,7 @@ struct peerlane_route {
  * @nr_fault: so far: faults that put a page into a mapping
  * @nr_sigbus: so far: faults that were refused
  * @nr_overdue: so far: waits for a device that took longer than the module's bound
+ * @uses: now: parts of pins that a controller driven by a program (/dev/peerlane-nvmeN) can reach
  * @reserved: zero
  *
  * The same for every caller and for the whole module, not only for this open file.
@@ -324,7 +325,8 @@ struct peerlane_counters {
 	__u64 nr_fault;
 	__u64 nr_sigbus;
 	__u64 nr_overdue;
-	__u64 reserved[10];
+	__u64 uses;
+	__u64 reserved[9];
 };
 
 #define PEERLANE_IOC_MAGIC 0xE9

@@ -30,7 +30,7 @@ offers() {
 }
 
 touch 'a file'
-offers '' -- check bench cp stat help
+offers '' -- check bench cp stat nvme help
 offers be -- bench
 offers --v -- --version
 offers help c -- check cp
@@ -41,6 +41,11 @@ offers cp --no -- --no-verify
 offers cp a -- 'a file'
 offers bench --plot a -- 'a file'
 offers stat $$ -- $$
+offers nvme '' -- bind unbind
+offers nvme b -- bind
+offers help nvme u -- unbind
+offers nvme bind --d -- --driver
+offers nvme bind --driver '' -- kmod vfio kernel
 offers bench --size '' --
 [ "${#COMPREPLY[@]}" -eq 0 ] || fail "sizes offered: ${COMPREPLY[*]}"
 finish

@@ -24,6 +24,30 @@ for command in check bench cp stat; do
 	says err "'--no-such-option'"
 done
 
+expect 0 "$tool" help nvme
+says out bind
+expect 0 "$tool" nvme --help
+says out unbind
+expect 2 "$tool" nvme
+says err 'missing'
+expect 2 "$tool" nvme frobnicate
+says err "'frobnicate'"
+expect 2 "$tool" help nvme frobnicate
+says err "'frobnicate'"
+for command in bind unbind; do
+	expect 0 "$tool" help nvme "$command"
+	cp out help
+	expect 0 "$tool" nvme "$command" --help
+	same out help
+	awk 'length > 80' out | grep -q . && fail "help of $command is wider than 80 columns"
+	expect 2 "$tool" nvme "$command" --no-such-option
+	says err "'--no-such-option'"
+	expect 2 "$tool" nvme "$command"
+	says err 'missing'
+done
+expect 2 "$tool" nvme bind --driver floppy nvme0
+says err "'floppy'"
+
 expect 2 "$tool" frobnicate
 says err "'frobnicate'"
 expect 2 "$tool" --frobnicate

@@ -107,6 +107,10 @@ void fill(void *to, size_t bytes, uint64_t seed);
 void sleep_ms(unsigned int ms);
 double seconds(void);
 
+/* Does the module for controllers of programs hold nothing? And what does it hold. */
+bool nvme_idle(void);
+void nvme_held(void);
+
 /* Tell the host. */
 void say_direct(size_t bytes);
 void say_bar(const struct memory *memory, size_t at, size_t bytes, const char *what, size_t offset);
@@ -163,5 +167,19 @@ int test_engine_refused(void);
 int test_engine_tool(void);
 int test_engine_raid(void);
 int test_engine_permission(void);
+int test_nvme_refused(void);
+int test_nvme_kmod_io(void);
+int test_nvme_kmod_rules(void);
+int test_nvme_kmod_limits(void);
+int test_nvme_kmod_kill(void);
+int test_nvme_kmod_freed(void);
+int test_nvme_kmod_unbind(void);
+int test_nvme_kmod_back(void);
+int test_nvme_kmod_driver(void);
+int test_nvme_kmod_driver_freed(void);
+int test_nvme_vfio_driver(void);
+int test_nvme_vfio_io(void);
+int test_nvme_vfio_kill(void);
+int test_nvme_vfio_back(void);
 
 #endif

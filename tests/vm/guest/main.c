@@ -54,6 +54,20 @@ static const struct test tests[] = {
 	{ "engine_tool", test_engine_tool },
 	{ "engine_raid", test_engine_raid },
 	{ "engine_permission", test_engine_permission },
+	{ "nvme_refused", test_nvme_refused },
+	{ "nvme_kmod_io", test_nvme_kmod_io },
+	{ "nvme_kmod_rules", test_nvme_kmod_rules },
+	{ "nvme_kmod_limits", test_nvme_kmod_limits },
+	{ "nvme_kmod_kill", test_nvme_kmod_kill },
+	{ "nvme_kmod_freed", test_nvme_kmod_freed },
+	{ "nvme_kmod_unbind", test_nvme_kmod_unbind },
+	{ "nvme_kmod_back", test_nvme_kmod_back },
+	{ "nvme_kmod_driver", test_nvme_kmod_driver },
+	{ "nvme_kmod_driver_freed", test_nvme_kmod_driver_freed },
+	{ "nvme_vfio_driver", test_nvme_vfio_driver },
+	{ "nvme_vfio_io", test_nvme_vfio_io },
+	{ "nvme_vfio_kill", test_nvme_vfio_kill },
+	{ "nvme_vfio_back", test_nvme_vfio_back },
 };
 
 static int mark(long number)
@@ -85,10 +99,12 @@ static int idle(void)
 		gpu = gpu_state(gpu_open());
 		/* This program has the device open itself. */
 		if (now.files == 1 && !now.pins && !now.pinned_bytes && !now.mappings &&
-		    !now.lingering && !gpu.nr_pins && !gpu.nr_persistent && !gpu.nr_allocs)
+		    !now.lingering && !now.uses && !gpu.nr_pins && !gpu.nr_persistent &&
+		    !gpu.nr_allocs && nvme_idle())
 			return 0;
 		sleep_ms(50);
 	}
+	nvme_held();
 	printf("still held: files %llu pins %llu bytes %llu mappings %llu lingering %llu, GPU: "
 	       "pins %llu persistent %llu allocations %llu\n",
 	       (unsigned long long)now.files, (unsigned long long)now.pins,
