@@ -326,7 +326,8 @@ static void end(struct vfio *v, struct pl_nvme_node *node)
 
 /*
  * Memory of a GPU can be mapped where the CPU reaches it by an ordinary mapping: of a BAR, or of the
- * simulated GPU. Not by that of /dev/peerlane: a mapping here has no end, and that is refused there.
+ * simulated GPU. Not by that of /dev/peerlane: a mapping here has no end, and whoever frees the memory
+ * would wait for it. Newer kernels refuse that by themselves; older ones do not, so they are not asked.
  */
 static int vfio_map(struct pl_nvme_transport *t, const struct pl_nvme_region *region,
 		    const struct pl_nvme_mapping **out)
@@ -339,8 +340,10 @@ static int vfio_map(struct pl_nvme_transport *t, const struct pl_nvme_region *re
 	if (!region->bytes || (uintptr_t)ptr > UINTPTR_MAX - region->bytes ||
 	    region->bytes > SIZE_MAX / 2)
 		return -EINVAL;
+	if (gpu && (!ptr || region->pin_fd >= 0))
+		return -EOPNOTSUPP;
 	if (!ptr)
-		return gpu ? -EOPNOTSUPP : -EFAULT;
+		return -EFAULT;
 	err = map_memory(of(t), ptr, region->bytes, &node);
 	if (err)
 		return gpu && err != -ENOMEM && err != -ENOSPC ? -EOPNOTSUPP : err;

@@ -87,10 +87,10 @@ def make_initramfs(lab, kernel):
         shutil.copy(os.path.join(lab.build, name), os.path.join(root, "bin", name))
     shutil.copy(os.path.join(HERE, "guest/init"), os.path.join(root, "init"))
     os.chmod(os.path.join(root, "init"), 0o755)
-    for names, to in ((MODULES, "m/list"), (VFIO, "m/list.vfio")):
+    for kind, names in (("list", MODULES), ("list-vfio", VFIO)):
         files = [copy_module(path, os.path.join(root, "m"))
                  for path in module_files(kernel, names)]
-        with open(os.path.join(root, to), "w", encoding="utf-8") as f:
+        with open(os.path.join(root, "m", kind), "w", encoding="utf-8") as f:
             f.write("".join(name + "\n" for name in files))
     for path in glob.glob(os.path.join(lab.build, kernel.name, "kmod/*.ko")):
         shutil.copy(path, os.path.join(root, "m"))
@@ -124,9 +124,7 @@ def devices(layout, images):
 
 
 def qemu_command(lab, kernel, boot, images, work):
-    # The kernel's test of the timer counts on a machine that is not busy, and panics with an IOMMU.
-    append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", "no_timer_check",
-              boot.layout.append,
+    append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", boot.layout.append,
               "pl.tests=" + ",".join(boot.tests),
               "pl.fuzz=" + os.environ.get("VM_FUZZ_SECONDS", "8")]
     append += [f"pl.{module}=" + ",".join(values)

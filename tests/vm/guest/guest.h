@@ -171,6 +171,7 @@ int test_nvme_refused(void);
 int test_nvme_kmod_io(void);
 int test_nvme_kmod_rules(void);
 int test_nvme_kmod_limits(void);
+int test_nvme_kmod_fuzz(void);
 int test_nvme_kmod_kill(void);
 int test_nvme_kmod_freed(void);
 int test_nvme_kmod_unbind(void);

@@ -58,6 +58,7 @@ static const struct test tests[] = {
 	{ "nvme_kmod_io", test_nvme_kmod_io },
 	{ "nvme_kmod_rules", test_nvme_kmod_rules },
 	{ "nvme_kmod_limits", test_nvme_kmod_limits },
+	{ "nvme_kmod_fuzz", test_nvme_kmod_fuzz },
 	{ "nvme_kmod_kill", test_nvme_kmod_kill },
 	{ "nvme_kmod_freed", test_nvme_kmod_freed },
 	{ "nvme_kmod_unbind", test_nvme_kmod_unbind },

@@ -466,6 +466,7 @@ int test_nvme_vfio_io(void)
 	expect(bar != MAP_FAILED);
 	/* One GPU page: the others lie elsewhere. */
 	region.bytes = GPU_PAGE;
+	region.pin_fd = -1;
 	region.cpu = bar + (memory.physical[5] - gpu.bar_start);
 	expect(m.t->ops->map(m.t, &region, &map) == 0);
 	mini_move(&m, false, 4 * MIB, map, 0, GPU_PAGE);
