@@ -315,7 +315,6 @@ static int take_keys(struct sim *s, const char *address, char *rest)
 
 	if (!copy)
 		return -ENOMEM;
-	*rest = '\0';
 	s->has_thread = true;
 	while ((word = strsep(&next, ","))) {
 		if (!strcmp(word, "thread=0")) {
@@ -323,10 +322,11 @@ static int take_keys(struct sim *s, const char *address, char *rest)
 		} else if (!strcmp(word, "scatter=1")) {
 			s->scatter = true;
 		} else {
-			strcat(rest, word);
-			strcat(rest, ",");
+			rest = stpcpy(rest, word);
+			rest = stpcpy(rest, ",");
 		}
 	}
+	*rest = '\0';
 	free(copy);
 	return 0;
 }

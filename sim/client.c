@@ -77,7 +77,7 @@ int pl_simnvme_connect(const char *path, struct pl_simnvme_client **out)
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		return -ENAMETOOLONG;
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path));
 	client = calloc(1, sizeof(*client));
 	if (!client)
 		return -ENOMEM;

@@ -79,7 +79,7 @@ static int parse_list(const char *value, uint64_t out[PL_SN_MAX_NS])
 
 	if (strlen(value) >= sizeof(text))
 		return -EINVAL;
-	strcpy(text, value);
+	memcpy(text, value, strlen(value) + 1);
 	for (char *rest = text, *word; (word = strsep(&rest, ":")); nr++)
 		if (nr == PL_SN_MAX_NS || !parse_size(word, &out[nr]))
 			return -EINVAL;
@@ -92,7 +92,7 @@ static int set_string(char *out, size_t room, const char *value)
 {
 	if (strlen(value) >= room || !*value)
 		return -EINVAL;
-	strcpy(out, value);
+	memcpy(out, value, strlen(value) + 1);
 	return 0;
 }
 
@@ -111,7 +111,7 @@ static int set_dbbuf(struct pl_sn_config *config, const char *value)
 
 static int set_bool(bool *out, const char *value)
 {
-	if (strcmp(value, "0") && strcmp(value, "1"))
+	if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
 		return -EINVAL;
 	*out = *value == '1';
 	return 0;

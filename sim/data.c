@@ -177,7 +177,7 @@ bool pl_sn_data_equal(struct pl_simnvme *c, const void *data, uint64_t bytes)
 	for (size_t i = 0; bytes; i++) {
 		uint64_t here = c->segs[i].bytes < bytes ? c->segs[i].bytes : bytes;
 
-		if (memcmp(with, c->segs[i].memory, here))
+		if (memcmp(with, c->segs[i].memory, here) != 0)
 			return false;
 		with += here;
 		bytes -= here;

@@ -23,14 +23,18 @@ static void pad(char *to, size_t bytes, const char *text)
 	memcpy(to, text, len < bytes ? len : bytes);
 }
 
-/* An EUI64 out of serial and namespace, of the range for local use. */
-static uint64_t eui64(const struct pl_simnvme *c, uint32_t nsid)
+/* An EUI64 for local use: out of the serial number, and the namespace. */
+static void make_eui64(const struct pl_simnvme *c, uint32_t nsid, uint8_t eui[8])
 {
 	uint64_t hash = 0xcbf29ce484222325u;
 
 	for (const char *p = c->config.serial; *p; p++)
 		hash = (hash ^ (uint8_t)*p) * 0x100000001b3u;
-	return ((hash << 8 ^ nsid) & ~(uint64_t)0x1) | 0x2;
+	eui[0] = 0x02; /* locally administered */
+	for (int i = 0; i < 3; i++)
+		eui[1 + i] = (uint8_t)(hash >> (40 + 8 * i));
+	for (int i = 0; i < 4; i++)
+		eui[4 + i] = (uint8_t)(nsid >> (24 - 8 * i));
 }
 
 static unsigned int identify_ctrl(struct pl_simnvme *c, const struct pl_nvme_sqe *sqe)
@@ -68,7 +72,6 @@ static unsigned int identify_ns(struct pl_simnvme *c, const struct pl_nvme_sqe *
 {
 	struct pl_nvme_id_ns id = { 0 };
 	struct pl_sn_ns *ns;
-	uint64_t eui;
 
 	/* Without namespace management nothing is common to all. */
 	if (!sqe->nsid || sqe->nsid > c->config.nn)
@@ -81,8 +84,7 @@ static unsigned int identify_ns(struct pl_simnvme *c, const struct pl_nvme_sqe *
 		id.dlfeat = DLFEAT_ZEROES;
 		id.lbaf[0] = 9u << PL_NVME_LBAF_LBADS_SHIFT;
 		id.lbaf[1] = 12u << PL_NVME_LBAF_LBADS_SHIFT;
-		eui = eui64(c, ns->nsid);
-		memcpy(id.eui64, &eui, sizeof(eui));
+		make_eui64(c, ns->nsid, id.eui64);
 	}
 	return pl_sn_data_reply(c, sqe, &id, sizeof(id));
 }
@@ -102,16 +104,14 @@ static unsigned int identify_active(struct pl_simnvme *c, const struct pl_nvme_s
 static unsigned int identify_descriptors(struct pl_simnvme *c, const struct pl_nvme_sqe *sqe)
 {
 	uint8_t data[PL_NVME_IDENTIFY_BYTES] = { 0 };
-	struct pl_nvme_ns_desc d = { .type = PL_NVME_NS_DESC_EUI64, .bytes = sizeof(uint64_t) };
-	uint64_t eui;
+	struct pl_nvme_ns_desc d = { .type = PL_NVME_NS_DESC_EUI64, .bytes = 8 };
 
 	if (!sqe->nsid || sqe->nsid > c->config.nn)
 		return PL_NVME_SC_INVALID_NS;
 	if (!pl_sn_ns_of(c, sqe->nsid))
 		return PL_NVME_SC_INVALID_FIELD;
-	eui = eui64(c, sqe->nsid);
 	memcpy(data, &d, sizeof(d));
-	memcpy(data + sizeof(d), &eui, sizeof(eui));
+	make_eui64(c, sqe->nsid, data + sizeof(d));
 	return pl_sn_data_reply(c, sqe, data, sizeof(data));
 }
 

@@ -129,7 +129,7 @@ int pl_simnvme_serve(struct pl_simnvme *c, const char *path, struct pl_simnvme_s
 		return -ENOMEM;
 	s->c = c;
 	s->address.sun_family = AF_UNIX;
-	strcpy(s->address.sun_path, path);
+	memcpy(s->address.sun_path, path, strlen(path));
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0) {
 		rc = -errno;

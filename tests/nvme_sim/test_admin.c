@@ -53,6 +53,7 @@ static void identify_namespaces(void **state)
 	const uint32_t *list;
 	const struct pl_nvme_ns_desc *desc;
 	static const uint8_t zeroes[4096];
+	uint8_t eui[4][8];
 
 	(void)state;
 	start("sim:ns=3,nn=5,size=1M:2M:4M,bs=512:4096:512");
@@ -65,10 +66,14 @@ static void identify_namespaces(void **state)
 		assert_true(id->nsze << shift == (uint64_t)(1u << 20) << (nsid - 1));
 		assert_true(id->nsze == id->ncap && id->nuse == id->ncap);
 		assert_int_equal(id->dps, 0);
+		memcpy(eui[nsid], id->eui64, 8);
+		for (uint32_t other = 1; other < nsid; other++)
+			assert_memory_not_equal(eui[nsid], eui[other], 8);
 		assert_int_equal(identify(PL_NVME_CNS_NS_DESC, nsid), 0);
 		desc = (const struct pl_nvme_ns_desc *)data;
 		assert_int_equal(desc->type, PL_NVME_NS_DESC_EUI64);
 		assert_int_equal(desc->bytes, 8);
+		assert_memory_equal(data + 4, eui[nsid], 8);
 		assert_memory_equal(data + 12, zeroes, 4084);
 	}
 	/* Inactive: zeroes, or Invalid Field; not valid: Invalid Namespace. */

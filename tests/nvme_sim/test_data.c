@@ -301,7 +301,8 @@ static void sgl_errors(void **state)
 	assert_int_equal(do_sgl(PL_NVME_READ, 1, sgl(last, seg_at, 32)), PL_NVME_SC_SGL_SEGMENT);
 	assert_int_equal(do_sgl(PL_NVME_READ, 1, sgl(PL_NVME_SGL_SEGMENT, seg_at, 16)),
 			 PL_NVME_SC_SGL_SEGMENT);
-	seg[0] = sgl(last, seg_at, 16);
+	seg[0] = sgl(last, seg_at + 1024, 16);
+	seg[64] = sgl(data, pages_at, BS);
 	assert_int_equal(do_sgl(PL_NVME_READ, 1, sgl(PL_NVME_SGL_SEGMENT, seg_at, 32)),
 			 PL_NVME_SC_SGL_SEGMENT);
 	/* A chain without end. */

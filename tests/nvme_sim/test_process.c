@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -221,6 +222,8 @@ static pid_t start_client(void (*work)(int go), int go)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
+		/* Should the test fail before it kills us. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		work(go);
 		if (write(ready[1], &byte, 1) != 1)
 			_exit(1);
