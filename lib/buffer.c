@@ -3,6 +3,7 @@
 #include "buffer.h"
 
 #include "context.h"
+#include "nvme_shared.h"
 #include "p2p.h"
 
 #include <errno.h>
@@ -21,8 +22,10 @@ int pl_buffers_init(struct pl_buffers *b)
 
 void pl_buffers_fini(struct pl_buffers *b)
 {
-	for (unsigned int i = 0; i < b->nr; i++)
+	for (unsigned int i = 0; i < b->nr; i++) {
+		pl_nvme_shared_forget(b->list[i]);
 		free(b->list[i]);
+	}
 	free(b->list);
 	pthread_rwlock_destroy(&b->lock);
 }
@@ -340,6 +343,7 @@ int peerlane_buffer_release(struct peerlane *ctx, void *addr)
 	}
 	if (err)
 		return pl_fail(err, "%p is not registered", addr);
+	pl_nvme_shared_forget(buf);
 	pl_p2p_release(ctx, buf);
 	free(buf);
 	pl_stat_sub(&pl_ctx_stats(ctx)->buffers, 1);

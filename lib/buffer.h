@@ -10,13 +10,15 @@
 struct peerlane;
 struct pl_p2p_pin;
 struct pl_p2p_route;
+struct pl_nvme_ref;
 
 struct pl_buffer {
 	uintptr_t addr;
 	size_t bytes;
 	struct pl_mem mem;
-	unsigned int users;	/* requests in flight on it; atomic */
-	struct pl_p2p_pin *pin; /* for the path p2p, whose lock guards it; NULL: none so far */
+	unsigned int users;	  /* requests in flight on it; atomic */
+	struct pl_p2p_pin *pin;	  /* for the path p2p, whose lock guards it; NULL: none so far */
+	struct pl_nvme_ref *nvme; /* maps for NVMe controllers, see nvme_shared.h */
 };
 
 struct pl_buffers {

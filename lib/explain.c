@@ -3,6 +3,7 @@
 #include "cache.h"
 #include "context.h"
 #include "io.h"
+#include "nvme_file.h"
 #include "p2p.h"
 
 #include <errno.h>
@@ -84,6 +85,8 @@ static void judge_in_place(struct question *q)
 
 	if (q->op == PEERLANE_WRITE) {
 		REASON(v, "only for reads");
+	} else if (q->file->callbacks) {
+		REASON(v, "the page cache has nothing of this file");
 	} else if (q->cached < (int64_t)q->seg.bytes) {
 		REASON(v, q->cached < 0 ? "how much is cached is unknown: the kernel does not tell"
 					: "the range is not wholly in the page cache");
@@ -116,6 +119,10 @@ static void judge_p2p(struct question *q)
 {
 	struct peerlane_verdict *v = verdict(q, PEERLANE_PATH_P2P, 0);
 
+	if (q->file->nvme) {
+		pl_nvme_file_judge(q->ctx, &q->seg, &q->mem, v);
+		return;
+	}
 	pl_p2p_judge(q->ctx, &q->seg, q->op, &q->mem, q->buf, v);
 	if (!v->usable || !copies(q))
 		return;
@@ -134,6 +141,8 @@ static void judge_copy(struct question *q)
 	if (q->seg.host) {
 		v->usable = 0;
 		REASON(v, "not needed: the CPU can address this memory");
+	} else if (q->file->nvme) {
+		REASON(v, "the NVMe driver of this library uses host memory, which is copied");
 	} else if (q->file->callbacks) {
 		REASON(v, "functions of the program read and write this file");
 	} else if (q->file->fd < 0) {
@@ -201,15 +210,24 @@ static void describe(struct question *q)
 {
 	struct peerlane_explanation *out = q->out;
 
-	pl_text(out->io_engine, sizeof(out->io_engine), q->ctx->ring_why ? "threads" : "io_uring");
-	if (q->ctx->ring_why)
+	pl_text(out->io_engine, sizeof(out->io_engine), "%s",
+		q->file->nvme	   ? "nvme"
+		: q->ctx->ring_why ? "threads"
+				   : "io_uring");
+	if (q->ctx->ring_why && !q->file->nvme)
 		pl_text(out->io_reason, sizeof(out->io_reason), "%s", q->ctx->ring_why);
 	pl_text(out->fs, sizeof(out->fs), "%s",
-		q->file->callbacks ? "callbacks"
-		: q->file->block   ? "block device"
-				   : pl_file_fs_name(q->file->magic));
-	device_name(q->file->dev, out->device, sizeof(out->device));
-	out->dio_align = q->file->fd_direct >= 0 ? q->file->align : 0;
+		q->file->nvme	     ? "nvme"
+		: q->file->callbacks ? "callbacks"
+		: q->file->block     ? "block device"
+				     : pl_file_fs_name(q->file->magic));
+	if (q->file->nvme)
+		pl_nvme_file_name(q->file->nvme, out->device, sizeof(out->device));
+	else
+		device_name(q->file->dev, out->device, sizeof(out->device));
+	out->dio_align = q->file->nvme		   ? pl_nvme_file_block(q->file->nvme)
+			 : q->file->fd_direct >= 0 ? q->file->align
+						   : 0;
 	out->file_bytes = pl_file_size(q->file);
 	out->cached_bytes = q->cached;
 	pl_text(out->memory, sizeof(out->memory), "%s", kind_name(q->mem.kind));

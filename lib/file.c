@@ -3,6 +3,7 @@
 #include "file.h"
 
 #include "context.h"
+#include "nvme_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,6 +75,8 @@ int64_t pl_file_size(const struct peerlane_file *f)
 	uint64_t bytes = 0;
 	struct stat sb;
 
+	if (f->nvme)
+		return pl_nvme_file_size(f->nvme);
 	if (f->callbacks)
 		return 0;
 	if (f->block)
@@ -271,6 +274,8 @@ int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t
 		return err;
 	if (!path || !out)
 		return pl_fail(-EINVAL, "the %s is NULL", path ? "result pointer" : "path");
+	if (pl_nvme_file_named(path))
+		return pl_nvme_file_open(ctx, path, flags, out);
 	/* O_NONBLOCK keeps a fifo from blocking the open; it means nothing for files. */
 	fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
 	if (fd < 0 && errno == EINVAL && (flags & O_DIRECT)) {
@@ -336,6 +341,7 @@ static void close_fds(struct peerlane_file *f)
 	if (f->fd_direct >= 0)
 		close(f->fd_direct);
 	f->fd = f->fd_direct = -1;
+	f->nvme = NULL;
 	if (f->callbacks && f->ops.release)
 		f->ops.release(f->ops_arg);
 	f->callbacks = false;

@@ -15,6 +15,8 @@
 /* linux/magic.h does not have it everywhere. */
 #define PL_XFS_MAGIC 0x58465342ul
 
+struct pl_nvme_file;
+
 enum pl_file_state {
 	PL_FILE_OPEN,
 	PL_FILE_CLOSING, /* no new I/O; waits for users */
@@ -46,6 +48,7 @@ struct peerlane_file {
 	bool callbacks; /* no descriptors: the program itself reads and writes, see below */
 	struct peerlane_file_ops ops;
 	void *ops_arg;
+	struct pl_nvme_file *nvme; /* its ops_arg, if it is a namespace; else NULL */
 };
 
 /* Takes a reference for one request. -EBADF when closed or not open for @op. */

@@ -3,6 +3,7 @@
 #include "io.h"
 
 #include "context.h"
+#include "nvme_file.h"
 #include "p2p.h"
 #include "window.h"
 
@@ -67,6 +68,7 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir
 	if (err)
 		return err;
 	fill_segment(ctx, seg, op, &mem, (void *)(uintptr_t)addr, bytes, offset);
+	seg->buf = *buf;
 	if (!op->no_p2p)
 		pl_p2p_attach(ctx, seg, dir, &mem, buf);
 	return 0;
@@ -164,11 +166,13 @@ ssize_t pl_io_parts(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op
 
 	if (dir == PEERLANE_READ && nr == 1 && pl_fill_is_plain(segs))
 		return pl_fill_plain(ctx, op, segs);
-	/* Both call the driver. */
-	if (dir == PEERLANE_READ && nr == 1 && !from && !op->queue) {
-		if (!segs->p2p)
+	/* All call the driver. */
+	if (nr == 1 && !from && !op->queue) {
+		if (op->file->nvme)
+			at += pl_nvme_file_direct(ctx, dir, segs, &err);
+		else if (dir == PEERLANE_READ && !segs->p2p)
 			at += pl_ahead_read(ctx, segs, &err);
-		if (at == from && !err)
+		if (dir == PEERLANE_READ && at == from && !err)
 			at += pl_window_read(ctx, segs, &err);
 		if (err) {
 			op->err = err;

@@ -17,6 +17,7 @@
 #include "lane.h"
 #include "worker.h"
 
+struct pl_buffer;
 struct pl_job;
 struct pl_p2p_pin;
 struct pl_p2p_route;
@@ -55,8 +56,9 @@ struct pl_seg {
 	char *p2p;  /* where drives may reach it, see p2p.h; NULL: nowhere */
 	struct pl_p2p_pin *pin;
 	struct pl_p2p_route *route;
-	void *owner; /* GPU context of the copies */
-	int gpu;     /* ordinal */
+	struct pl_buffer *buf; /* registered, in which it lies; or NULL */
+	void *owner;	       /* GPU context of the copies */
+	int gpu;	       /* ordinal */
 	size_t bytes;
 	size_t at;    /* position in the request */
 	off_t offset; /* position in the file */

@@ -139,25 +139,69 @@ static void report_direction(struct pl_report *r, struct peerlane_file *file, en
 		 peerlane_path_name(ex.chosen));
 }
 
-/* Explains both directions with a little memory of the GPU. */
-static void report_paths(struct pl_report *r, struct pl_session *s, int fd, struct finding *f)
+/* Explains both directions with a little memory of the GPU. Closes the file. */
+static void report_paths(struct pl_report *r, struct pl_session *s, struct peerlane_file *file,
+			 struct finding *f)
 {
-	struct peerlane_file *file = NULL;
 	void *memory = NULL;
 	int err = peerlane_gpu_alloc(s->ctx, s->gpu, PROBE_BYTES, &memory);
 
-	if (!err)
-		err = peerlane_file_from_fd(s->ctx, fd, &file);
 	if (err) {
 		worse(f, BROKEN);
 		snprintf(f->text, sizeof(f->text), "%s", pl_session_reason(err).text);
 	} else {
 		report_direction(r, file, PEERLANE_READ, memory, f);
 		report_direction(r, file, PEERLANE_WRITE, memory, f);
-		peerlane_file_close(file);
 	}
+	peerlane_file_close(file);
 	if (memory)
 		peerlane_gpu_free(s->ctx, memory);
+}
+
+static void report_fd(struct pl_report *r, struct pl_session *s, int fd, struct finding *f)
+{
+	struct peerlane_file *file;
+	int err = peerlane_file_from_fd(s->ctx, fd, &file);
+
+	if (!err) {
+		report_paths(r, s, file, f);
+		return;
+	}
+	worse(f, BROKEN);
+	snprintf(f->text, sizeof(f->text), "%s", pl_session_reason(err).text);
+}
+
+/* A namespace that the library's own NVMe driver would use. */
+static int report_nvme(struct pl_report *r, struct pl_session *s, const char *path,
+		       struct finding *f)
+{
+	struct peerlane_explanation ex = { .size = sizeof(ex) };
+	struct peerlane_file *file;
+	char memory[8];
+	int err;
+
+	if (!s->ctx)
+		return 0;
+	err = peerlane_file_open(s->ctx, path, O_RDWR, 0, &file);
+	if (err == -EROFS)
+		err = peerlane_file_open(s->ctx, path, O_RDONLY, 0, &file);
+	if (!err)
+		err = peerlane_explain(file, PEERLANE_READ, memory, 1, 0, &ex);
+	if (err) {
+		/* A file that is open goes with the session. */
+		pl_message_error("%s: %s", path, pl_session_reason(err).text);
+		return -1;
+	}
+	pl_report_section(r, "file", "File");
+	pl_report_text(r, "path", "path", "%s", path);
+	pl_report_text(r, "fs", "driver", "%s, of this library", ex.fs);
+	pl_report_text(r, "device", "serial/nsid", "%s", ex.device);
+	pl_report_value(r, "block_bytes", json_object_new_int64(ex.dio_align), "block size", "%u",
+			ex.dio_align);
+	pl_report_value(r, "bytes", json_object_new_int64(ex.file_bytes), "size", "%s",
+			pl_human_size((uint64_t)ex.file_bytes).text);
+	report_paths(r, s, file, f);
+	return 0;
 }
 
 static int report_file(struct pl_report *r, struct pl_session *s, const char *path,
@@ -168,6 +212,8 @@ static int report_file(struct pl_report *r, struct pl_session *s, const char *pa
 	struct stat st;
 	int err;
 
+	if (!strncmp(path, "nvme:", 5))
+		return report_nvme(r, s, path, f);
 	if (stat(path, &st)) {
 		pl_message_error("%s: %s", path, strerror(errno));
 		return -1;
@@ -187,7 +233,7 @@ static int report_file(struct pl_report *r, struct pl_session *s, const char *pa
 	probe = open_probe(path, &st);
 	err = errno;
 	if (probe >= 0) {
-		report_paths(r, s, probe, f);
+		report_fd(r, s, probe, f);
 	} else {
 		pl_report_text(r, "not_examined", "paths",
 			       "not examined, no file can be made here: %s", strerror(err));

@@ -11,6 +11,13 @@ extern const struct pl_command pl_command_cp;
 extern const struct pl_command pl_command_stat;
 extern const struct pl_command pl_command_nvme;
 extern const struct pl_command pl_command_nvme_bind;
+extern const struct pl_command pl_command_nvme_identify;
+extern const struct pl_command pl_command_nvme_latency;
+extern const struct pl_command pl_command_nvme_list;
+extern const struct pl_command pl_command_nvme_perf;
+extern const struct pl_command pl_command_nvme_read;
 extern const struct pl_command pl_command_nvme_unbind;
+extern const struct pl_command pl_command_nvme_verify;
+extern const struct pl_command pl_command_nvme_write;
 
 #endif

@@ -14,14 +14,21 @@ static unsigned int bucket(uint64_t ns)
 	       (unsigned int)((ns >> shift) - PL_LATENCY_PARTS);
 }
 
-static double middle(unsigned int i)
+double pl_latency_floor_ns(unsigned int i)
 {
 	unsigned int shift;
 
 	if (i < PL_LATENCY_PARTS)
 		return i;
 	shift = i / PL_LATENCY_PARTS - 1;
-	return ((double)(PL_LATENCY_PARTS + i % PL_LATENCY_PARTS) + 0.5) * (double)(1ull << shift);
+	return (double)(PL_LATENCY_PARTS + i % PL_LATENCY_PARTS) * (double)(1ull << shift);
+}
+
+static double middle(unsigned int i)
+{
+	if (i < PL_LATENCY_PARTS)
+		return i;
+	return (pl_latency_floor_ns(i) + pl_latency_floor_ns(i + 1)) / 2;
 }
 
 void pl_latency_add(struct pl_latency *l, uint64_t ns)

@@ -16,5 +16,7 @@ void pl_latency_add(struct pl_latency *l, uint64_t ns);
 void pl_latency_merge(struct pl_latency *into, const struct pl_latency *from);
 /* The time that a share (0 to 1) of the entries do not pass; 0 without entries. */
 double pl_latency_ns(const struct pl_latency *l, double share);
+/* Where bucket i begins. */
+double pl_latency_floor_ns(unsigned int i);
 
 #endif

@@ -47,7 +47,11 @@ _peerlane() {
 		elif [[ $command == stat ]]; then
 			_peerlane_words "$(cd /proc && echo [0-9]*)" "$cur"
 		elif [[ $command == nvme ]]; then
-			_peerlane_words "$(cd /sys/class/nvme 2>/dev/null && echo nvme*)" "$cur"
+			case ${COMP_WORDS[2]} in
+			bind | unbind) takes=$(cd /sys/class/nvme 2>/dev/null && echo nvme*) ;;
+			*) takes="sim: $("$tool" nvme list | sed -n 's/^ *address *//p')" ;;
+			esac
+			_peerlane_words "$takes" "$cur"
 		else
 			compopt -o filenames
 			mapfile -t COMPREPLY < <(compgen -f -- "$cur")

@@ -194,8 +194,11 @@ int peerlane_buffer_release(struct peerlane *ctx, void *addr);
  * @mode: as for open(2) when @flags has O_CREAT
  * @out: receives the file
  *
+ * "nvme:SERIAL/NSID" and "nvme:ADDRESS/NSID" are namespaces of NVMe controllers, read and written by the
+ * driver of <peerlane/nvme.h> without the kernel; see peerlane_file(3).
+ *
  * Return: 0; -EISDIR a directory; -ESPIPE a pipe, socket or terminal; -EINVAL; an errno of
- * open(2).
+ * open(2), or of peerlane_nvme_open() and peerlane_nvme_ns_open().
  */
 int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t mode,
 		       struct peerlane_file **out);

@@ -41,10 +41,14 @@ offers cp --no -- --no-verify
 offers cp a -- 'a file'
 offers bench --plot a -- 'a file'
 offers stat $$ -- $$
-offers nvme '' -- bind unbind
+offers nvme '' -- bind unbind list identify read write verify latency perf
 offers nvme b -- bind
 offers help nvme u -- unbind
 offers nvme bind --d -- --driver
+offers nvme perf --d -- --depth
+offers nvme perf --op w -- write
+offers nvme read '' -- sim:
+offers nvme write --input a -- 'a file'
 offers nvme bind --driver '' -- kmod vfio kernel
 offers bench --size '' --
 [ "${#COMPREPLY[@]}" -eq 0 ] || fail "sizes offered: ${COMPREPLY[*]}"

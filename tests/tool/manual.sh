@@ -3,7 +3,18 @@
 # The manual page and --help list the same options, for each command.
 # shellcheck disable=SC1091,SC2154 # setup.bash sets tool, dir and the rest
 . "$(dirname "$0")/setup.bash"
-page=$source_dir/man/peerlane.1
+
+# The page of a command.
+page_of() {
+	case $1 in
+	'nvme bind' | 'nvme unbind') page=peerlane.1 ;;
+	nvme*) page=peerlane-nvme.1 ;;
+	*) page=peerlane.1 ;;
+	esac
+	page=$source_dir/man/$page
+}
+commands=(check bench cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
+	'nvme write' 'nvme verify' 'nvme latency' 'nvme perf')
 
 # A command may have two words.
 in_help() {
@@ -16,15 +27,17 @@ in_page() {
 		on && $1 == ".It" && $2 == "Fl" { print "-" $3 }' "$page" | sort
 }
 
-for command in check bench cp stat 'nvme bind'; do
+for command in "${commands[@]}"; do
+	page_of "$command"
 	in_help "$command" >from_help
 	in_page "$command" >from_page
-	[ -s from_help ] || fail "no options in the help of $command"
+	[ -s from_help ] || [ "$command" = "nvme unbind" ] || fail "no options in the help of $command"
 	diff from_help from_page >difference || fail "$command: < in --help, > in the page: $(cat difference)"
 done
 
 # The exit statuses of both are the same, too.
-for command in check bench cp stat 'nvme bind' 'nvme unbind'; do
+for command in "${commands[@]}"; do
+	page_of "$command"
 	# shellcheck disable=SC2086 # several words
 	"$tool" help $command | sed -n '/^Exit status:/,$s/^  \([0-9]*\)  .*/\1/p' >from_help
 	awk -v name="$command" '$1 == ".Sh" { on = /EXIT STATUS/ }
@@ -34,6 +47,6 @@ for command in check bench cp stat 'nvme bind' 'nvme unbind'; do
 done
 
 if command -v mandoc >/dev/null; then
-	mandoc -Tlint -Wwarning "$page" >out || fail "mandoc: $(cat out)"
+	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane.1 "$source_dir"/man/peerlane-nvme.1 >out || fail "mandoc: $(cat out)"
 fi
 finish

@@ -34,7 +34,7 @@ expect 2 "$tool" nvme frobnicate
 says err "'frobnicate'"
 expect 2 "$tool" help nvme frobnicate
 says err "'frobnicate'"
-for command in bind unbind; do
+for command in bind unbind list identify read write verify latency perf; do
 	expect 0 "$tool" help nvme "$command"
 	cp out help
 	expect 0 "$tool" nvme "$command" --help
@@ -42,11 +42,19 @@ for command in bind unbind; do
 	awk 'length > 80' out | grep -q . && fail "help of $command is wider than 80 columns"
 	expect 2 "$tool" nvme "$command" --no-such-option
 	says err "'--no-such-option'"
+	[ "$command" = list ] && continue
 	expect 2 "$tool" nvme "$command"
 	says err 'missing'
 done
 expect 2 "$tool" nvme bind --driver floppy nvme0
 says err "'floppy'"
+expect 2 "$tool" nvme list sim:
+says err "'sim:'"
+expect 2 "$tool" nvme read sim: sim:
+expect 2 "$tool" nvme read --count 0 sim:
+expect 2 "$tool" nvme read --block x sim:
+expect 2 "$tool" nvme perf --depth 0 sim:
+expect 2 "$tool" nvme perf --size 100 sim:
 
 expect 2 "$tool" frobnicate
 says err "'frobnicate'"

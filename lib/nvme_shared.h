@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe controllers that files of this process use by the driver of nvme/. One controller is opened once,
+ * however many files and contexts it serves, and closed with the last of them.
+ */
+#ifndef PL_NVME_SHARED_H
+#define PL_NVME_SHARED_H
+
+#include "buffer.h"
+
+#include <peerlane/nvme.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Bytes that one call moves at a time by way of a lane's memory. */
+#define PL_NVME_LANE_BYTES ((size_t)1 << 20)
+#define PL_NVME_LANES 8u
+
+/* A queue pair with memory that the controller reaches; one thread has it at a time. */
+struct pl_nvme_lane {
+	struct pl_nvme_lane *next; /* that is free */
+	struct peerlane_nvme_queue *queue;
+	struct peerlane_nvme_map *map;
+	char *mem;
+};
+
+struct pl_nvme_ref;
+
+struct pl_nvme_shared {
+	struct pl_nvme_shared *next;
+	struct pl_nvme_ref *refs; /* maps of registered buffers */
+	unsigned int users;	  /* these three: guarded by the table's lock */
+	char *address;
+	pid_t pid; /* which opened it: a forked child must not touch it */
+	struct peerlane_nvme *nvme;
+	struct peerlane_nvme_info info;
+	/* Held alone while a block is read, changed and written back; together by other writers. */
+	pthread_rwlock_t partial;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t freed;
+	struct pl_nvme_lane *free;
+	unsigned int nr_lanes;
+};
+
+/*
+ * A controller by its address ("sim:...", "kmod:...", "vfio:...") or its serial number, for
+ * pl_nvme_shared_put(). A serial number is looked for among the controllers that are open, those named in
+ * PEERLANE_NVME, and those bound to the kernel module. -ENODEV there is none; else what
+ * peerlane_nvme_open() gives. The reason is recorded for peerlane_error().
+ */
+int pl_nvme_shared_get(const char *name, struct pl_nvme_shared **out);
+void pl_nvme_shared_put(struct pl_nvme_shared *s);
+
+/* A lane, waiting for one if need be. A negative errno: not one could be made. */
+int pl_nvme_lane_take(struct pl_nvme_shared *s, struct pl_nvme_lane **out);
+void pl_nvme_lane_give(struct pl_nvme_shared *s, struct pl_nvme_lane *lane);
+
+/*
+ * The map of a registered buffer of simulated GPU memory, made when it is first asked for. NULL: this
+ * memory cannot be mapped. It lives until the buffer is released or the controller closed.
+ */
+struct peerlane_nvme_map *pl_nvme_shared_map(struct pl_nvme_shared *s, struct pl_buffer *buf);
+/* @buf is going away and nobody uses it. */
+void pl_nvme_shared_forget(struct pl_buffer *buf);
+
+#endif

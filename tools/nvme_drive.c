@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* A controller and one of its namespaces, as named on the command line. */
+#include "nvme_drive.h"
+
+#include "message.h"
+#include "nvme_status.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Why a controller could not be had. */
+static const char *reason(int err)
+{
+	switch (err) {
+	case -EINVAL:
+		return "no such form of address: write sim:KEY=VALUE,..., or an address that "
+		       "'peerlane nvme list' tells";
+	case -ENODEV:
+		return "no such device, or it is not bound for this: see 'peerlane nvme list'";
+	case -EBUSY:
+		return "another program has it";
+	case -EACCES:
+	case -EPERM:
+		return "not allowed for this user";
+	case -ETIMEDOUT:
+		return "the controller does not get ready in the time it promises";
+	case -EIO:
+		return "the controller reports a fatal error or fails a command";
+	case -EPROTO:
+		return "what the controller says of itself makes no sense";
+	case -EOPNOTSUPP:
+		return "the controller lacks what this driver needs";
+	default:
+		return strerror(-err);
+	}
+}
+
+int pl_drive_open(struct pl_drive *d, const char *address, const struct pl_drive_want *want)
+{
+	struct peerlane_nvme_options opt = {
+		.size = sizeof(opt),
+		.nr_queues = want->nr_queues,
+		.timeout_ms = (unsigned int)(want->timeout * 1000),
+	};
+	int err;
+
+	memset(d, 0, sizeof(*d));
+	d->address = address;
+	err = peerlane_nvme_open(&d->nvme, address, &opt);
+	if (err) {
+		d->nvme = NULL;
+		pl_message_error("%s: %s", address, reason(err));
+		return err;
+	}
+	d->info.size = sizeof(d->info);
+	return peerlane_nvme_get_info(d->nvme, &d->info);
+}
+
+static int open_ns(struct pl_drive *d, uint32_t nsid)
+{
+	int err = peerlane_nvme_ns_open(d->nvme, nsid, &d->ns);
+
+	if (err) {
+		pl_message_error("%s: namespace %u: %s", d->address, nsid,
+				 err == -ENXIO ? "there is none, or it is not active"
+				 : err == -EOPNOTSUPP
+					 ? "its format has metadata or an odd block size"
+					 : strerror(-err));
+		return err;
+	}
+	d->ns_info.size = sizeof(d->ns_info);
+	return peerlane_nvme_ns_get_info(d->ns, &d->ns_info);
+}
+
+static int check_write(const struct pl_drive *d, const char *serial)
+{
+	if (!serial) {
+		pl_message_error("this overwrites data of %s, %s: say --yes-destroy-data %s if it "
+				 "is to",
+				 d->address, d->info.model, d->info.serial);
+		return -EPERM;
+	}
+	if (strcmp(serial, d->info.serial) != 0) {
+		pl_message_error("nothing was written: %s has serial number '%s', not '%s'",
+				 d->address, d->info.serial, serial);
+		return -EPERM;
+	}
+	if (d->ns_info.read_only) {
+		pl_message_error("%s: namespace %u is write protected", d->address,
+				 d->ns_info.nsid);
+		return -EROFS;
+	}
+	return 0;
+}
+
+int pl_drive_open_ns(struct pl_drive *d, const char *address, const struct pl_drive_want *want)
+{
+	int err = pl_drive_open(d, address, want);
+
+	if (!err)
+		err = open_ns(d, want->nsid);
+	if (!err && want->write)
+		err = check_write(d, want->serial);
+	if (err)
+		pl_drive_close(d);
+	return err;
+}
+
+void pl_drive_close(struct pl_drive *d)
+{
+	peerlane_nvme_close(d->nvme);
+	d->nvme = NULL;
+	d->ns = NULL;
+}
+
+bool pl_drive_has(const struct pl_drive *d, uint64_t block, uint64_t nr)
+{
+	uint64_t all = d->ns_info.nr_blocks;
+
+	if (block <= all && nr <= all - block)
+		return true;
+	pl_message_error("%s: namespace %u ends after block %llu: %llu blocks from %llu on are not "
+			 "there",
+			 d->address, d->ns_info.nsid, (unsigned long long)all - 1,
+			 (unsigned long long)nr, (unsigned long long)block);
+	return false;
+}
+
+void pl_drive_complain(const struct pl_drive *d, const char *what, uint64_t block, uint64_t nr,
+		       const struct peerlane_nvme_completion *cpl)
+{
+	pl_message_error("%s: %s of %llu blocks from %llu on: %s", d->address, what,
+			 (unsigned long long)nr, (unsigned long long)block, pl_status_of(cpl).text);
+}
