@@ -25,7 +25,7 @@ check:
 	@scripts/setup
 	@scripts/run-tests
 
-# Kernels in QEMU; VM_KERNELS="6.1 7.2" picks some. 77 says that this machine cannot run it.
+# Kernels in QEMU; VM_KERNELS="6.1 7.2" picks some, VM_FULL=1 runs every test on every kernel. 77 says that this machine cannot run it.
 vm-check:
 	@scripts/setup
 	@tests/vm/lab || [ $$? -eq 77 ]

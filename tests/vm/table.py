@@ -56,7 +56,7 @@ class Layout:
 class Boot:
     def __init__(self, name, layout, kernels, dma, parameters, tests):
         self.name, self.layout, self.dma = name, layout, dma
-        self.kernels = kernels.split(",")
+        self.kernels = self.names(kernels)
         self.tests = tests.split(",")
         self.parameters = {"peerlane": [], "simgpu": [], "nvme_core": []}
         if parameters != "-":
@@ -64,8 +64,14 @@ class Boot:
                 module, value = parameter.split(":", 1)
                 self.parameters[module].append(value)
 
+    @staticmethod
+    def names(kernels):
+        """Those for this run: the ones with a star are for full runs."""
+        full = os.environ.get("VM_FULL", "") not in ("", "0")
+        return [name.rstrip("*") for name in kernels.split(",") if full or not name.endswith("*")]
+
     def wants(self, kernel):
-        return self.kernels[0] == "all" or kernel.name in self.kernels
+        return "all" in self.kernels or kernel.name in self.kernels
 
 
 class Lab:
