@@ -14,6 +14,8 @@
  * as much as it could save. */
 #define PLAIN_BYTES (64 * 1024)
 #define BOUNCE_BYTES (64 * 1024)
+/* Up to this size a read by p2p is a single one; larger ones are pieces that go at the same time. */
+#define P2P_BYTES (256 * 1024)
 
 /* Such that neighbouring units of a segment touch, and that a read widened for O_DIRECT starts
  * aligned. */
@@ -383,4 +385,24 @@ ssize_t pl_fill_plain(struct peerlane *ctx, struct pl_op *op, const struct pl_se
 		return op->err;
 	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_MAPPED, got);
 	return (ssize_t)got;
+}
+
+bool pl_fill_is_p2p(const struct peerlane *ctx, const struct pl_seg *seg)
+{
+	const struct peerlane_file *file = seg->op->file;
+
+	return seg->p2p && seg->bytes <= P2P_BYTES && file->want_direct && file->fd_direct >= 0 &&
+	       !((ctx->opt.flags & PEERLANE_NO_DIRECT) && file->fd >= 0) && pl_p2p_alive(seg) &&
+	       !(((size_t)seg->offset | seg->bytes) & (pl_p2p_block(file, PEERLANE_READ) - 1));
+}
+
+size_t pl_fill_p2p(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *seg)
+{
+	ssize_t n = pread(op->file->fd_direct, seg->p2p, seg->bytes, seg->offset);
+
+	if (n != (ssize_t)seg->bytes)
+		return 0;
+	op->p2p += seg->bytes;
+	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_P2P, seg->bytes);
+	return seg->bytes;
 }

@@ -166,6 +166,10 @@ ssize_t pl_io_parts(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op
 
 	if (dir == PEERLANE_READ && nr == 1 && pl_fill_is_plain(segs))
 		return pl_fill_plain(ctx, op, segs);
+	if (dir == PEERLANE_READ && nr == 1 && pl_fill_is_p2p(ctx, segs))
+		at += pl_fill_p2p(ctx, op, segs);
+	if (at == to)
+		return (ssize_t)(at - from);
 	/* All call the driver. */
 	if (nr == 1 && !from && !op->queue) {
 		if (op->file->nvme)

@@ -199,6 +199,10 @@ size_t pl_fill_sync(struct pl_job *job, struct pl_fill *fill, size_t got, int *e
 bool pl_fill_is_plain(const struct pl_seg *seg);
 /* That read. As pl_op_result(); an error is also in @op. */
 ssize_t pl_fill_plain(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *seg);
+/* Whether a read of @seg alone, whole blocks, is one that the drive writes to GPU memory. */
+bool pl_fill_is_p2p(const struct peerlane *ctx, const struct pl_seg *seg);
+/* That read. All of it, or 0: then it is for a job, which finds out why. */
+size_t pl_fill_p2p(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *seg);
 /* What a whole direct request's result says of the unit. */
 size_t pl_fill_got(const struct pl_fill *fill, size_t result);
 
