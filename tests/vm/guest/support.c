@@ -196,10 +196,15 @@ void drive_pci(const char *serial, char *pci, size_t room)
 bool drive_wait(const char *serial, unsigned int ms)
 {
 	char path[DISK_PATH];
+	int fd;
 
 	for (; ms; ms--) {
-		if (disk_find("serial", serial, path))
+		/* The node comes before the disk can be opened. */
+		fd = disk_find("serial", serial, path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+		if (fd >= 0) {
+			close(fd);
 			return true;
+		}
 		sleep_ms(1);
 	}
 	return false;
