@@ -70,7 +70,7 @@ static void refuses_in_the_end(void **state)
 	pthread_t thread;
 
 	(void)state;
-	open_all("SIM_ASYNC=60000 POOL_BYTES=1M", 100);
+	open_all("SIM_ASYNC=600000 POOL_BYTES=1M", 1000);
 	thread = start_reader();
 	assert_int_equal(peerlane_file_close(file), -EBUSY);
 	sim_assert_error(-EBUSY, "did not end");
