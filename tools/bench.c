@@ -413,11 +413,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	pl_stop_catch();
 	err = run_bench(&b, argv[first]);
 	clean_up(&b);
-	if (pl_stop_requested()) {
-		pl_message_error("interrupted");
-		return pl_stop_status();
-	}
-	return err ? 1 : 0;
+	return pl_stop_exit(err);
 }
 
 const struct pl_command pl_command_bench = {

@@ -116,11 +116,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 		return 1;
 	err = verify(&drive, &args.content);
 	pl_drive_close(&drive);
-	if (pl_stop_requested()) {
-		pl_message_error("interrupted");
-		return pl_stop_status();
-	}
-	return err ? 1 : 0;
+	return pl_stop_exit(err);
 }
 
 const struct pl_command pl_command_nvme_verify = {

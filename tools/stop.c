@@ -2,6 +2,8 @@
 /* SIGINT, SIGTERM and SIGHUP end work cleanly instead of ending the process. */
 #include "stop.h"
 
+#include "message.h"
+
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -37,4 +39,12 @@ bool pl_stop_requested(void)
 int pl_stop_status(void)
 {
 	return 128 + __atomic_load_n(&caught, __ATOMIC_RELAXED);
+}
+
+int pl_stop_exit(int err)
+{
+	if (!pl_stop_requested())
+		return err ? 1 : 0;
+	pl_message_error("interrupted");
+	return pl_stop_status();
 }

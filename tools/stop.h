@@ -13,4 +13,7 @@ bool pl_stop_requested(void);
 /* What a shell expects of a program ended by that signal: 130 for SIGINT. */
 int pl_stop_status(void);
 
+/* The exit status of a command whose work ended with @err; if a signal ended it, that is said. */
+int pl_stop_exit(int err);
+
 #endif
