@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Controllers in threads and in other processes; clients that die; many controllers at once. */
-#include "host.h"
+#include "server.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -13,8 +13,6 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char dir[] = "/tmp/nvme-sim-XXXXXX", path[64];
 
 /* A host whose controller runs by itself; turns that the host takes come on top. */
 static void start_running(struct host *h, const char *config)
@@ -127,59 +125,15 @@ static void many_controllers(void **state)
 		host_close(&h[i]);
 }
 
-/* The server: a controller in a process of its own, until it is told to end. */
-static pid_t start_server(const char *config, int *stop)
-{
-	int ready[2], end[2];
-	char byte = 0;
-	pid_t pid;
-
-	assert_int_equal(pipe(ready), 0);
-	assert_int_equal(pipe(end), 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		struct pl_simnvme_server *s;
-		struct pl_simnvme *c;
-		char why[256];
-
-		close(end[1]);
-		if (pl_simnvme_create(config, &c, why, sizeof(why)) || pl_simnvme_start(c) ||
-		    pl_simnvme_serve(c, path, &s) || write(ready[1], &byte, 1) != 1)
-			_exit(1);
-		if (read(end[0], &byte, 1) < 0)
-			_exit(1);
-		pl_simnvme_unserve(s);
-		pl_simnvme_destroy(c);
-		_exit(0);
-	}
-	close(ready[1]);
-	close(end[0]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	*stop = end[1];
-	return pid;
-}
-
-static void stop_server(pid_t pid, int stop)
-{
-	int status;
-
-	close(stop);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 static void other_process(void **state)
 {
 	struct host h;
 	int stop;
-	pid_t server = start_server("sim:", &stop);
+	pid_t server = server_start("sim:", &stop);
 
 	(void)state;
 	for (int round = 0; round < 2; round++) {
-		host_connect(&h, path, HOST_IOVA);
+		host_connect(&h, server_path, HOST_IOVA);
 		assert_int_equal(host_counters(&h).mappings, 1);
 		host_set_admin(&h, 16);
 		host_enable(&h);
@@ -201,7 +155,7 @@ static void other_process(void **state)
 		assert_int_equal(host_read32(&h, PL_NVME_REG_CSTS), 0);
 		host_close(&h);
 	}
-	stop_server(server, stop);
+	server_stop(server, stop);
 }
 
 /* Wait until the server has seen that a client went. */
@@ -251,7 +205,7 @@ static void use_whole_controller(int go)
 	uint64_t at;
 
 	(void)go;
-	host_connect(&h, path, HOST_IOVA);
+	host_connect(&h, server_path, HOST_IOVA);
 	host_set_admin(&h, 16);
 	host_enable(&h);
 	host_create(&h, 1, 16);
@@ -269,11 +223,11 @@ static void killed_client(void **state)
 	struct pl_simnvme_counters counters;
 	struct host h;
 	int stop;
-	pid_t server = start_server("sim:rule=hold opcode=read count=10", &stop);
+	pid_t server = server_start("sim:rule=hold opcode=read count=10", &stop);
 	pid_t client = start_client(use_whole_controller, -1);
 
 	(void)state;
-	host_connect(&h, path, 2 * HOST_IOVA);
+	host_connect(&h, server_path, 2 * HOST_IOVA);
 	counters = host_counters(&h);
 	assert_int_equal(counters.mappings, 2);
 	assert_int_equal(counters.io_queues, 2);
@@ -292,7 +246,7 @@ static void killed_client(void **state)
 	host_create(&h, 1, 8);
 	keep_busy(&h, 1, 5);
 	host_close(&h);
-	stop_server(server, stop);
+	server_stop(server, stop);
 }
 
 #define GUEST_IOVA (3 * HOST_IOVA)
@@ -304,7 +258,7 @@ static void use_one_queue(int go)
 {
 	char byte;
 
-	host_connect(&guest, path, GUEST_IOVA);
+	host_connect(&guest, server_path, GUEST_IOVA);
 	host_queue_init(&guest, 2, 8, 8);
 	if (read(go, &byte, 1) != 1)
 		_exit(1);
@@ -315,13 +269,13 @@ static void use_one_queue(int go)
 static void shared_by_processes(void **state)
 {
 	int stop, go[2];
-	pid_t server = start_server("sim:", &stop), client;
+	pid_t server = server_start("sim:", &stop), client;
 	struct host_queue *q = &guest.q[2];
 	struct host h;
 	char byte = 0;
 
 	(void)state;
-	host_connect(&h, path, HOST_IOVA);
+	host_connect(&h, server_path, HOST_IOVA);
 	host_set_admin(&h, 16);
 	host_enable(&h);
 	host_create(&h, 1, 8);
@@ -346,7 +300,7 @@ static void shared_by_processes(void **state)
 	close(go[0]);
 	close(go[1]);
 	host_close(&h);
-	stop_server(server, stop);
+	server_stop(server, stop);
 }
 
 /* Who talks nonsense is cut off, and the others are not disturbed. */
@@ -355,13 +309,13 @@ static void nonsense(void **state)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct pl_simnvme_client *none;
 	int stop;
-	pid_t server = start_server("sim:", &stop);
+	pid_t server = server_start("sim:", &stop);
 	struct host h;
 	char junk[100];
 
 	(void)state;
-	strcpy(address.sun_path, path);
-	host_connect(&h, path, HOST_IOVA);
+	strcpy(address.sun_path, server_path);
+	host_connect(&h, server_path, HOST_IOVA);
 	for (size_t bytes = 0; bytes <= sizeof(junk); bytes += 4) {
 		int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 
@@ -377,8 +331,8 @@ static void nonsense(void **state)
 	host_create(&h, 1, 8);
 	keep_busy(&h, 1, 2);
 	host_close(&h);
-	stop_server(server, stop);
-	assert_int_equal(pl_simnvme_connect(path, &none), -2);
+	server_stop(server, stop);
+	assert_int_equal(pl_simnvme_connect(server_path, &none), -2);
 }
 
 int main(void)
@@ -389,12 +343,6 @@ int main(void)
 		cmocka_unit_test(killed_client),    cmocka_unit_test(shared_by_processes),
 		cmocka_unit_test(nonsense),
 	};
-	int rc;
 
-	if (!mkdtemp(dir))
-		return 1;
-	snprintf(path, sizeof(path), "%s/socket", dir);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
-	rmdir(dir);
-	return rc;
+	return cmocka_run_group_tests(tests, server_setup, server_teardown);
 }

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT
 /* The transports to the software controller: opening, mappings of every kind, reset, removal. */
-#include "host.h"
+#include "server.h"
 
 #include "../../nvme/transport_sim.h"
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-static char dir[] = "/tmp/nvme-sim-XXXXXX", path[64];
 
 static void turn(void *arg)
 {
@@ -211,34 +207,14 @@ static void in_another_process(void **state)
 	struct pl_nvme_region region = { .kind = PL_NVME_HOST, .pin_fd = -1, .bytes = 8192 };
 	const struct pl_nvme_mapping *from, *to;
 	struct pl_nvme_transport *t;
-	int ready[2], end[2], status, fd;
+	int stop, fd;
 	uint8_t *shared;
 	struct host h;
-	char byte = 0;
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(pipe(ready), 0);
-	assert_int_equal(pipe(end), 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		struct pl_simnvme_server *s;
-		struct pl_simnvme *c;
-		char why[256];
-
-		close(end[1]);
-		if (pl_simnvme_create("size=1M", &c, why, sizeof(why)) || pl_simnvme_start(c) ||
-		    pl_simnvme_serve(c, path, &s) || write(ready[1], &byte, 1) != 1 ||
-		    read(end[0], &byte, 1) < 0)
-			_exit(1);
-		pl_simnvme_unserve(s);
-		pl_simnvme_destroy(c);
-		_exit(0);
-	}
-	close(end[0]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	t = start(&pl_nvme_transport_sim_unix, path, &h);
+	pid = server_start("size=1M", &stop);
+	t = start(&pl_nvme_transport_sim_unix, server_path, &h);
 	/* Private memory cannot be shared; that of a memfd can, from any page of it on. */
 	region.ptr = malloc(8192);
 	assert_int_equal(t->ops->map(t, &region, &from), -EOPNOTSUPP);
@@ -262,11 +238,7 @@ static void in_another_process(void **state)
 	assert_int_equal(t->ops->reset(t), 0);
 	t->ops->close(t);
 	munmap(shared, 65536);
-	close(end[1]);
-	close(ready[0]);
-	close(ready[1]);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	server_stop(pid, stop);
 }
 
 int main(void)
@@ -276,12 +248,6 @@ int main(void)
 		cmocka_unit_test(reset_and_removal),  cmocka_unit_test(refused),
 		cmocka_unit_test(in_another_process),
 	};
-	int rc;
 
-	if (!mkdtemp(dir))
-		return 1;
-	snprintf(path, sizeof(path), "%s/socket", dir);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
-	rmdir(dir);
-	return rc;
+	return cmocka_run_group_tests(tests, server_setup, server_teardown);
 }
