@@ -10,17 +10,14 @@
 #include <linux/moduleparam.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
-#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "core.h"
+#include "request.h"
 
 static bool persistent_only;
 module_param(persistent_only, bool, 0644);
 MODULE_PARM_DESC(persistent_only, "refuse pins that the GPU's driver would have to wait for");
-
-/* Every member called reserved must be zero. */
-#define reserved_clear(request) (!memchr_inv((request)->reserved, 0, sizeof((request)->reserved)))
 
 static int hello(struct pl_file *file, void __user *argument)
 {
@@ -160,7 +157,8 @@ static int list(struct pl_file *file, void __user *argument)
 		if (!handles)
 			return -ENOMEM;
 	}
-	xa_for_each(&file->pins, handle, pin) {
+	xa_for_each(&file->pins, handle, pin)
+	{
 		if (nr < room)
 			handles[nr] = (u32)handle;
 		nr++;
@@ -312,7 +310,8 @@ static int file_release(struct inode *inode, struct file *filp)
 	unsigned long handle;
 	struct pl_pin *pin;
 
-	xa_for_each(&file->pins, handle, pin) {
+	xa_for_each(&file->pins, handle, pin)
+	{
 		xa_erase(&file->pins, handle);
 		pl_pin_retire(pin, 0);
 	}

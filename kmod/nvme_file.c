@@ -9,14 +9,11 @@
 #include <linux/module.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
-#include <linux/string.h>
 #include <linux/uaccess.h>
 #include <uapi/peerlane.h>
 
 #include "nvme.h"
-
-/* Every member called reserved must be zero. */
-#define reserved_clear(request) (!memchr_inv((request)->reserved, 0, sizeof((request)->reserved)))
+#include "request.h"
 
 static int hello(struct nv_file *file, void __user *argument)
 {
@@ -89,8 +86,7 @@ static int check_map(const struct peerlane_nvmedev_map *request)
 		return -EINVAL;
 	if (!gpu && (request->fd || request->pin || request->pin_offset))
 		return -EINVAL;
-	if (check_add_overflow(request->address, request->bytes, &end) ||
-	    end > U64_MAX - PAGE_SIZE)
+	if (check_add_overflow(request->address, request->bytes, &end) || end > U64_MAX - PAGE_SIZE)
 		return -EINVAL;
 	if (request->bytes > (host || gpu ? NV_MAX_MAP_BYTES : NV_MAX_ALLOC_BYTES))
 		return -E2BIG;
@@ -120,8 +116,8 @@ static int publish(struct nv_file *file, struct nv_mapping *mapping, u32 *handle
 	int err;
 
 	mutex_lock(&dev->lock);
-	err = dev->gone ? -ENODEV :
-			  xa_alloc(&file->mappings, handle, mapping,
+	err = dev->gone ? -ENODEV
+			: xa_alloc(&file->mappings, handle, mapping,
 				   XA_LIMIT(1, (1U << (63 - NV_WINDOW_SHIFT)) - 1), GFP_KERNEL);
 	mutex_unlock(&dev->lock);
 	return err;
@@ -158,9 +154,8 @@ static int map(struct nv_file *file, void __user *argument)
 	err = publish(file, mapping, &request.handle);
 	if (err)
 		goto err_mapping;
-	request.map_offset = request.kind == PEERLANE_NVMEDEV_ALLOC ?
-				     (u64)request.handle << NV_WINDOW_SHIFT :
-				     0;
+	request.map_offset =
+		request.kind == PEERLANE_NVMEDEV_ALLOC ? (u64)request.handle << NV_WINDOW_SHIFT : 0;
 	if (!copy_to_user(argument, &request, sizeof(request)))
 		return 0;
 	mapping = take(file, request.handle);
@@ -315,7 +310,8 @@ static int file_release(struct inode *inode, struct file *filp)
 	if (!dev->gone)
 		nv_quiesce(dev);
 	mutex_unlock(&dev->lock);
-	xa_for_each(&file->mappings, handle, mapping) {
+	xa_for_each(&file->mappings, handle, mapping)
+	{
 		mapping = take(file, handle);
 		if (mapping)
 			nv_mapping_free(mapping);
