@@ -29,39 +29,42 @@ struct pl_nvme_node *pl_nvme_node_new(size_t nr_pages)
 
 void pl_nvme_nodes_add(struct pl_nvme_nodes *nodes, struct pl_nvme_node *node)
 {
+	struct pl_nvme_link *link = &node->link;
+
 	pthread_mutex_lock(&nodes->lock);
-	node->next = &nodes->head;
-	node->prev = nodes->head.prev;
-	node->prev->next = node;
-	nodes->head.prev = node;
+	link->next = &nodes->head;
+	link->prev = nodes->head.prev;
+	link->prev->next = link;
+	nodes->head.prev = link;
 	pthread_mutex_unlock(&nodes->lock);
 }
 
-static void unlink_node(struct pl_nvme_node *node)
+static void take_out(struct pl_nvme_link *link)
 {
-	node->prev->next = node->next;
-	node->next->prev = node->prev;
+	link->prev->next = link->next;
+	link->next->prev = link->prev;
 }
 
 void pl_nvme_nodes_remove(struct pl_nvme_nodes *nodes, struct pl_nvme_node *node)
 {
 	pthread_mutex_lock(&nodes->lock);
-	unlink_node(node);
+	take_out(&node->link);
 	pthread_mutex_unlock(&nodes->lock);
 }
 
 struct pl_nvme_node *pl_nvme_nodes_pop(struct pl_nvme_nodes *nodes)
 {
-	struct pl_nvme_node *node;
+	struct pl_nvme_link *link;
 
 	pthread_mutex_lock(&nodes->lock);
-	node = nodes->head.next;
-	if (node == &nodes->head)
-		node = NULL;
+	link = nodes->head.next;
+	if (link == &nodes->head)
+		link = NULL;
 	else
-		unlink_node(node);
+		take_out(link);
 	pthread_mutex_unlock(&nodes->lock);
-	return node;
+	/* The link is the first member. */
+	return (struct pl_nvme_node *)link;
 }
 
 struct pl_nvme_node *pl_nvme_node_of(const struct pl_nvme_mapping *mapping)

@@ -10,8 +10,13 @@
 
 #include <pthread.h>
 
+/* A place in the list; its head is one too. */
+struct pl_nvme_link {
+	struct pl_nvme_link *prev, *next;
+};
+
 struct pl_nvme_node {
-	struct pl_nvme_node *prev, *next; /* in the list; its head is one of these too */
+	struct pl_nvme_link link;
 	struct pl_nvme_mapping m;
 	uint64_t token; /* the transport's: handle, or address for the IOMMU */
 	size_t span;	/* the transport's: bytes mapped for the IOMMU */
@@ -22,7 +27,7 @@ struct pl_nvme_node {
 /* The mappings of a transport. */
 struct pl_nvme_nodes {
 	pthread_mutex_t lock;
-	struct pl_nvme_node head;
+	struct pl_nvme_link head;
 };
 
 void pl_nvme_nodes_init(struct pl_nvme_nodes *nodes);

@@ -147,17 +147,17 @@ static int set_master(struct vfio *v, bool master)
 /* Be told when the kernel wants the device back: it waits until then. Not every kernel can. */
 static void ask_to_be_told(struct vfio *v)
 {
-	struct {
+	/* The descriptor follows the header. */
+	union {
 		struct vfio_irq_set set;
-		int32_t fd;
-	} irq = { { .argsz = sizeof(irq),
-		    .flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER,
-		    .index = VFIO_PCI_REQ_IRQ_INDEX,
-		    .count = 1 },
-		  -1 };
+		char bytes[sizeof(struct vfio_irq_set) + sizeof(int32_t)];
+	} irq = { .set = { .argsz = sizeof(irq.bytes),
+			   .flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER,
+			   .index = VFIO_PCI_REQ_IRQ_INDEX,
+			   .count = 1 } };
 
 	v->asked = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	irq.fd = v->asked;
+	memcpy(irq.set.data, &v->asked, sizeof(int32_t));
 	if (v->asked >= 0 && ioctl(v->device, VFIO_DEVICE_SET_IRQS, &irq)) {
 		close(v->asked);
 		v->asked = -1;
