@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe queue pairs driven by the threads of a kernel.
+ *
+ * A group of lanes (a warp, or one thread) owns a port: some command slots of one queue pair, for itself
+ * alone. All ports of a queue together have fewer slots than the queue has entries, so neither ring can
+ * overflow, an entry that is written was fetched before, and no group ever waits for another to get one.
+ * Where a queue has several ports, entries are taken by one atomic add. Doorbells and completions are
+ * looked after by whichever group comes first; the others do not wait for it but look for their own.
+ *
+ * What the controller writes is checked: a completion that names no outstanding command is counted and
+ * not believed. A command id has the slot in its lower bits and a number above that changes with each
+ * use, so one that comes twice or late finds nothing.
+ *
+ * Who serves the queue, a drive or a program, does not show here. See io.h for data and array.h for
+ * a cached view; the host part is peerlane/device.h.
+ */
+#ifndef PEERLANE_DEVICE_QUEUE_H
+#define PEERLANE_DEVICE_QUEUE_H
+
+#include <errno.h>
+
+#include <peerlane/device/port.h>
+#include <peerlane/nvme_spec.h>
+
+/* Most slots of a port. */
+#define PLD_MAX_SLOTS 64u
+
+/* Flags of struct pld_queue. */
+#define PLD_SQ_IN_HOST 0x1u /* the SQ is host memory */
+#define PLD_RESULT_PLACE                                                                           \
+	0x2u /* reads: the result says where in @bounce the data lie, in 512 bytes */
+
+/* Addresses of a piece of memory for the controller. Its pages follow each other in @list. */
+struct pld_dma {
+	uint64_t first;	 /* its first page */
+	uint64_t second; /* its second page, or 0 */
+	uint64_t list;	 /* PRP list from the second page on, or 0 if it has no third */
+};
+
+/*
+ * A queue pair. The host fills it before a kernel runs; the part from @tail on is the kernels'. An
+ * outstanding command is command id << 48 | PLD_PENDING in its slot, a completed one
+ * id << 48 | status << 32 | result.
+ */
+struct pld_queue {
+	struct pl_nvme_sqe *sq;
+	struct pl_nvme_cqe *cq;
+	uint32_t *sq_doorbell;
+	uint32_t *cq_doorbell;
+	uint64_t *slots;      /* in GPU memory: nr_ports * slots_per_port */
+	uint64_t *marks;      /* in GPU memory: @depth, all 0 at first; NULL with one port */
+	const uint32_t *stop; /* not 0: the host wants kernels to end */
+	/* Data by way of the host: for each slot @bounce_bytes at @bounce, and its addresses. NULL: the
+	 * controller moves data itself. */
+	char *bounce;
+	const struct pld_dma *bounce_dma;
+	uint32_t bounce_bytes;
+	uint32_t page_bytes; /* of the controller */
+	uint32_t depth;	     /* of both rings, a power of two */
+	uint32_t log_depth;
+	uint32_t nr_ports;
+	uint32_t slots_per_port; /* 1 to PLD_MAX_SLOTS */
+	uint32_t slot_bits;	 /* of the command id */
+	uint32_t qid;
+	uint32_t flags;
+	uint32_t reserved[5];
+
+	/* All counters run on and wrap at 2^32. Each group of words has a line for itself. */
+	uint32_t tail; /* entries taken */
+	uint32_t pad1[31];
+	uint32_t ringing; /* somebody rings */
+	uint32_t rung;	  /* entries the controller knows of */
+	uint32_t pad2[30];
+	uint32_t reaping; /* somebody takes completions */
+	uint32_t head;	  /* completions taken */
+	uint32_t pad3[30];
+	uint64_t nr_bad; /* completions that made no sense */
+	uint32_t pad4[30];
+};
+
+#define PLD_PENDING ((uint64_t)1 << 47)
+
+/* A group's share of a queue; the same in all its lanes. */
+struct pld_port {
+	struct pld_queue *queue;
+	uint32_t first; /* slot */
+	uint32_t lanes; /* the group */
+	uint64_t free;	/* slots that can be used */
+	uint64_t lost;	/* given up by their users, not by the controller */
+};
+
+/* A command, as far as it is not always the same. */
+struct pld_request {
+	uint8_t opcode; /* enum pl_nvme_opcode */
+	uint32_t nsid;
+	uint64_t lba;
+	uint32_t nr_blocks; /* 1 to 65536; 0 for flush */
+	uint64_t prp1, prp2;
+};
+
+/* How it ended. */
+struct pld_completion {
+	int err; /* 0; -EIO see @status; -ETIMEDOUT; -ECANCELED the host wanted an end */
+	uint32_t
+		status; /* of the completion without the phase: code, type, retry delay, more, dnr */
+	uint32_t result;
+};
+
+/* ------------------------------------------------------------------ inside */
+
+PLD_FN uint32_t pld_mask_(const struct pld_queue *q)
+{
+	return q->depth - 1;
+}
+
+/* Entries from t on that were written and not rung: so many. */
+PLD_FN uint32_t pld_marked_(const struct pld_queue *q, uint32_t t)
+{
+	const uint64_t mark = pld_load_acquire_dev64(&q->marks[t & pld_mask_(q)]);
+
+	return (uint32_t)mark == t + 1 ? (uint32_t)(mark >> 32) : 0;
+}
+
+/*
+ * Ring for all entries that are written without a gap. Who finds somebody at it leaves: the exchange by
+ * which that one ends comes after ours, sees our mark, and makes him look again.
+ */
+PLD_FN void pld_ring_marked_(struct pld_queue *q)
+{
+	uint32_t from, to, nr;
+
+	do {
+		if (pld_exchange_dev32(&q->ringing, 1))
+			return;
+		from = to = pld_load_relaxed_dev32(&q->rung);
+		while ((nr = pld_marked_(q, to)))
+			to += nr;
+		if (to != from) {
+			pld_store_relaxed_dev32(&q->rung, to);
+			pld_ring(q->sq_doorbell, to & pld_mask_(q));
+		}
+		pld_exchange_dev32(&q->ringing, 0);
+	} while (pld_marked_(q, to));
+}
+
+/* Entries [first, first + nr) are written by lanes of the group: let the controller know. */
+PLD_FN void pld_publish_(struct pld_port *port, uint32_t first, uint32_t nr)
+{
+	struct pld_queue *q = port->queue;
+	const uint64_t mark = (uint64_t)nr << 32 | (uint32_t)(first + 1);
+
+	pld_sync(port->lanes);
+	if (!pld_leads(port->lanes))
+		return;
+	if (!q->marks) {
+		pld_ring(q->sq_doorbell, (first + nr) & pld_mask_(q));
+		return;
+	}
+	if (q->flags & PLD_SQ_IN_HOST)
+		pld_store_release_sys64(&q->marks[first & pld_mask_(q)], mark);
+	else
+		pld_store_release_dev64(&q->marks[first & pld_mask_(q)], mark);
+	pld_ring_marked_(q);
+}
+
+/* Take nr entries of the SQ; the first one. */
+PLD_FN uint32_t pld_take_(struct pld_port *port, uint32_t nr)
+{
+	struct pld_queue *q = port->queue;
+	uint32_t first = 0;
+
+	if (pld_leads(port->lanes)) {
+		if (q->marks) {
+			first = pld_add_dev32(&q->tail, nr);
+		} else {
+			first = q->tail;
+			q->tail = first + nr;
+		}
+	}
+	return pld_shfl32(port->lanes, first, pld_lowest32(port->lanes));
+}
+
+/* The id for the next use of a slot. */
+PLD_FN uint32_t pld_next_cid_(const struct pld_queue *q, uint32_t slot)
+{
+	const uint32_t step = 1u << q->slot_bits;
+	uint32_t cid = (uint32_t)(pld_load_relaxed_dev64(&q->slots[slot]) >> 48);
+
+	/* The first time it is 0, which need not be of this slot. */
+	cid = ((cid & ~(step - 1)) + step + slot) & 0xffff;
+	if (cid == PL_NVME_CID_NONE)
+		cid = slot;
+	return cid;
+}
+
+PLD_FN void pld_write_sqe_(struct pld_queue *q, uint32_t entry, uint32_t cid,
+			   const struct pld_request *rq)
+{
+	char *sqe = (char *)&q->sq[entry & pld_mask_(q)];
+	struct pld_vec v[4] = {
+		{ { 0, 0, 0, 0 } }, { { 0, 0, 0, 0 } }, { { 0, 0, 0, 0 } }, { { 0, 0, 0, 0 } }
+	};
+
+	v[0].w[0] = rq->opcode | cid << 16;
+	v[0].w[1] = rq->nsid;
+	v[1].w[2] = (uint32_t)rq->prp1;
+	v[1].w[3] = (uint32_t)(rq->prp1 >> 32);
+	v[2].w[0] = (uint32_t)rq->prp2;
+	v[2].w[1] = (uint32_t)(rq->prp2 >> 32);
+	v[2].w[2] = (uint32_t)rq->lba;
+	v[2].w[3] = (uint32_t)(rq->lba >> 32);
+	v[3].w[0] = rq->nr_blocks ? rq->nr_blocks - 1 : 0;
+	for (int i = 0; i < 4; i++)
+		pld_store16(sqe + 16 * i, v[i]);
+}
+
+/* A completion that is there: hand it to its slot. */
+PLD_FN void pld_deliver_(struct pld_queue *q, const struct pl_nvme_cqe *cqe)
+{
+	const struct pld_vec v = pld_load16(cqe);
+	const uint32_t cid = v.w[3] & 0xffff, slot = cid & ((1u << q->slot_bits) - 1);
+	const uint64_t pending = (uint64_t)cid << 48 | PLD_PENDING;
+	const uint64_t done = (uint64_t)cid << 48 | (uint64_t)(v.w[3] >> 17) << 32 | v.w[0];
+
+	if (v.w[2] >> 16 == q->qid && slot < q->nr_ports * q->slots_per_port &&
+	    pld_cas_dev64(&q->slots[slot], pending, done) == pending)
+		return;
+	pld_count_dev64(&q->nr_bad, 1);
+}
+
+/*
+ * Take what completions are there, one for each lane at most. Returns how many; 0 also when another group
+ * is at it.
+ */
+PLD_FN uint32_t pld_reap_(struct pld_queue *q, uint32_t lanes)
+{
+	const uint32_t rank = pld_rank(lanes), width = pld_count32(lanes);
+	const struct pl_nvme_cqe *cqe;
+	uint64_t got = 0;
+	uint32_t head, stale, run;
+	int fresh;
+
+	if (pld_leads(lanes) && (!q->marks || !pld_exchange_dev32(&q->reaping, 1)))
+		got = (uint64_t)1 << 32 | pld_load_relaxed_dev32(&q->head);
+	got = pld_shfl64(lanes, got, pld_lowest32(lanes));
+	if (!got)
+		return 0;
+	head = (uint32_t)got;
+	cqe = &q->cq[(head + rank) & pld_mask_(q)];
+	/* The first time round the phase is 1. A lane that would see an entry twice sees none. */
+	fresh = rank < q->depth && (pld_load_relaxed_sys16(&cqe->status) & PL_NVME_CQE_PHASE) !=
+					   ((head + rank) >> q->log_depth & 1);
+	stale = lanes & ~pld_ballot(lanes, fresh);
+	run = stale ? pld_count32(lanes & ((1u << pld_lowest32(stale)) - 1)) : width;
+	if (rank < run) {
+		pld_confirm_sys(&cqe->status);
+		pld_deliver_(q, cqe);
+	}
+	pld_sync(lanes);
+	if (pld_leads(lanes)) {
+		if (run) {
+			pld_store_relaxed_dev32(&q->head, head + run);
+			pld_ring(q->cq_doorbell, (head + run) & pld_mask_(q));
+		}
+		if (q->marks)
+			pld_exchange_dev32(&q->reaping, 0);
+	}
+	return run;
+}
+
+PLD_FN int pld_is_pending_(const struct pld_queue *q, uint32_t slot)
+{
+	return (pld_load_acquire_dev64(&q->slots[slot]) & PLD_PENDING) != 0;
+}
+
+/* Those of some slots of the port that are outstanding. */
+PLD_FN uint64_t pld_pending_of_(const struct pld_port *port, uint64_t slots)
+{
+	uint64_t mine = 0;
+
+	for (uint32_t i = pld_rank(port->lanes); i < port->queue->slots_per_port;
+	     i += pld_count32(port->lanes))
+		if (slots >> i & 1 && pld_is_pending_(port->queue, port->first + i))
+			mine |= (uint64_t)1 << i;
+	return pld_or64(port->lanes, mine);
+}
+
+/* Slots whose commands were given up, and have ended since, can be used again. */
+PLD_FN void pld_reclaim_(struct pld_port *port)
+{
+	uint64_t still;
+
+	if (!port->lost)
+		return;
+	pld_reap_(port->queue, port->lanes);
+	still = pld_pending_of_(port, port->lost);
+	port->free |= port->lost & ~still;
+	port->lost = still;
+}
+
+/* ------------------------------------------------------------------ for everybody */
+
+/*
+ * Every function here is called by all lanes of the port together.
+ */
+
+/* Open a port; no other group may have it. What it left outstanding when it was last used stays lost. */
+PLD_FN void pld_port_open(struct pld_port *port, struct pld_queue *q, uint32_t index,
+			  uint32_t lanes)
+{
+	const uint64_t all = q->slots_per_port < 64 ? ((uint64_t)1 << q->slots_per_port) - 1
+						    : ~(uint64_t)0;
+
+	port->queue = q;
+	port->first = index * q->slots_per_port;
+	port->lanes = lanes;
+	port->lost = 0;
+	port->free = all;
+	port->lost = pld_pending_of_(port, all);
+	port->free = all & ~port->lost;
+}
+
+/*
+ * Get slots for the lanes that want one. Returns this lane's token, to be given to pld_free() in the end,
+ * or -EAGAIN: there was none left for it. Until it is sent, nothing is outstanding.
+ */
+PLD_FN int pld_reserve(struct pld_port *port, int want)
+{
+	const uint32_t asking = pld_ballot(port->lanes, want), rank = pld_rank(asking);
+	uint32_t nr = pld_count32(asking);
+	int token = -EAGAIN;
+
+	if (pld_count64(port->free) < nr)
+		pld_reclaim_(port);
+	if (pld_count64(port->free) < nr)
+		nr = pld_count64(port->free);
+	if (want && rank < nr)
+		token = (int)pld_nth64(port->free, rank);
+	while (nr--)
+		port->free &= port->free - 1;
+	return token;
+}
+
+/* Send the commands of the lanes that have a token, with one doorbell. The requests must be good. */
+PLD_FN void pld_send(struct pld_port *port, int token, const struct pld_request *rq)
+{
+	struct pld_queue *q = port->queue;
+	const uint32_t sending = pld_ballot(port->lanes, token >= 0), nr = pld_count32(sending);
+	uint32_t first, slot, cid;
+
+	if (!nr)
+		return;
+	first = pld_take_(port, nr);
+	if (token >= 0) {
+		slot = port->first + (uint32_t)token;
+		cid = pld_next_cid_(q, slot);
+		pld_store_relaxed_dev64(&q->slots[slot], (uint64_t)cid << 48 | PLD_PENDING);
+		pld_write_sqe_(q, first + pld_rank(sending), cid, rq);
+	}
+	pld_publish_(port, first, nr);
+}
+
+/* Both: returns the token, or -EAGAIN. */
+PLD_FN int pld_submit(struct pld_port *port, int want, const struct pld_request *rq)
+{
+	const int token = pld_reserve(port, want);
+
+	pld_send(port, token, rq);
+	return token;
+}
+
+/* Look once. Returns 1 if this lane's command has ended, and how; else 0. A token below 0 has not. */
+PLD_FN int pld_poll(struct pld_port *port, int token, struct pld_completion *out)
+{
+	uint64_t word = PLD_PENDING;
+
+	pld_reap_(port->queue, port->lanes);
+	if (token >= 0)
+		word = pld_load_acquire_dev64(&port->queue->slots[port->first + (uint32_t)token]);
+	if (word & PLD_PENDING)
+		return 0;
+	out->status = (uint32_t)(word >> 32) & 0x7fff;
+	out->result = (uint32_t)word;
+	out->err = out->status ? -EIO : 0;
+	return 1;
+}
+
+/*
+ * Wait until all lanes' commands have ended, the time is over or the host wants an end. Lanes with a
+ * token below 0 only take part. Commands that have not ended get -ETIMEDOUT or -ECANCELED: the
+ * controller may still use their memory.
+ */
+PLD_FN void pld_wait(struct pld_port *port, int token, uint64_t timeout_ns,
+		     struct pld_completion *out)
+{
+	const uint32_t leader = pld_lowest32(port->lanes);
+	const uint64_t start = pld_clock_ns();
+	uint32_t turns = 0, nap = 32, over;
+	int done = token < 0;
+
+	for (;;) {
+		done |= pld_poll(port, done ? -1 : token, out);
+		if (!pld_ballot(port->lanes, !done))
+			return;
+		over = 0;
+		if (pld_leads(port->lanes) && !(++turns & 15))
+			over = pld_load_relaxed_sys32(port->queue->stop) ? ECANCELED
+			       : pld_clock_ns() - start > timeout_ns	 ? ETIMEDOUT
+									 : 0;
+		over = pld_shfl32(port->lanes, over, leader);
+		if (over)
+			break;
+		pld_nap(nap);
+		if (nap < 1024)
+			nap *= 2;
+	}
+	if (!done) {
+		out->err = -(int)over;
+		out->status = 0;
+		out->result = 0;
+	}
+}
+
+/* Give slots back. Those of commands that have not ended come back when they do. */
+PLD_FN void pld_free(struct pld_port *port, int token)
+{
+	const uint64_t bit = token < 0 ? 0 : (uint64_t)1 << token;
+	const int pending = token >= 0 &&
+			    pld_is_pending_(port->queue, port->first + (uint32_t)token);
+
+	port->lost |= pld_or64(port->lanes, pending ? bit : 0);
+	port->free |= pld_or64(port->lanes, pending ? 0 : bit);
+}
+
+#endif
