@@ -34,12 +34,19 @@ void pl_nvme_relax(struct peerlane_nvme *nvme, unsigned int *turns)
 		nanosleep(&moment, NULL);
 }
 
+bool pl_nvme_ctrl_stopped(struct peerlane_nvme *nvme)
+{
+	return nvme->t->ops->stopped && nvme->t->ops->stopped(nvme->t);
+}
+
 int pl_nvme_ctrl_check(struct peerlane_nvme *nvme)
 {
 	uint32_t csts;
 
 	if (nvme->t->ops->gone(nvme->t))
 		return -ENODEV;
+	if (pl_nvme_ctrl_stopped(nvme))
+		return -EIO;
 	csts = pl_nvme_read32(nvme->bar, PL_NVME_REG_CSTS);
 	if (csts == UINT32_MAX)
 		return -ENODEV;

@@ -365,6 +365,11 @@ struct peerlane_nvme_memory {
  *
  * Each controller has its own addresses: memory that several use is mapped for each of them.
  *
+ * When pinned memory of a GPU is freed while it is mapped, the kernel module stops the controller. The driver
+ * resets it then: what was outstanding is reported with -ECONNRESET, and all maps of GPU memory of this
+ * controller are lost, for which of them are still good is not known. I/O with them fails with -EFAULT; unmap
+ * them, and map what is still there anew. Queues in such memory are of no use any more, too.
+ *
  * Return: 0; -EINVAL a bad range; -EOPNOTSUPP this kind of memory is not possible for this transport or
  * with this controller's page size; -EFAULT no such memory; -ENOMEM; -ENOSPC; -ENODEV.
  */
@@ -579,7 +584,7 @@ struct peerlane_nvme_io {
  *
  * Return: how many were taken, from the first; when that is none: -EAGAIN the queue is full, or is just
  * being recovered: poll it; -EINVAL a bad field; -ERANGE blocks beyond the end of the namespace or
- * memory beyond the end of the map; -EOPNOTSUPP the controller lacks the command; -EROFS; -ENODEV the
+ * memory beyond the end of the map; -EFAULT the map is lost, see peerlane_nvme_map(); -EOPNOTSUPP the controller lacks the command; -EROFS; -ENODEV the
  * controller is gone or was given up, or another error with which the queue was.
  */
 int peerlane_nvme_submit(struct peerlane_nvme_queue *queue, const struct peerlane_nvme_io *io,
