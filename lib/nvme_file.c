@@ -34,6 +34,33 @@ void pl_nvme_file_name(const struct pl_nvme_file *f, char *out, size_t bytes)
 	pl_text(out, bytes, "%s/%u", f->shared->info.serial, f->nsid);
 }
 
+/* Remembers why I/O failed: whoever asked for it may be another thread. */
+static void note(const struct pl_nvme_file *f, const struct peerlane_nvme_io *io,
+		 struct peerlane_nvme_completion *cpl, int err)
+{
+	struct pl_nvme_shared *s = f->shared;
+	char text[128];
+
+	if (!cpl->err)
+		cpl->err = err;
+	peerlane_nvme_status_text(cpl, text, sizeof(text));
+	pthread_mutex_lock(&s->lock);
+	s->failed = err;
+	pl_text(s->words, sizeof(s->words), "%s/%u: %s of %u blocks from %llu on: %s",
+		s->info.serial, f->nsid, io->opcode == PL_NVME_READ ? "read" : "write",
+		io->nr_blocks, (unsigned long long)io->lba, text);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void pl_nvme_file_explain(const struct pl_nvme_file *f, int err)
+{
+	struct pl_nvme_shared *s = f->shared;
+
+	pthread_mutex_lock(&s->lock);
+	pl_fail(err, "%s", s->failed == err ? s->words : peerlane_strerror(err));
+	pthread_mutex_unlock(&s->lock);
+}
+
 int pl_nvme_file_run(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, uint8_t opcode,
 		     struct peerlane_nvme_map *map, size_t at, uint64_t offset, size_t bytes)
 {
@@ -52,6 +79,8 @@ int pl_nvme_file_run(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, ui
 		struct peerlane_nvme_completion cpl = { 0 };
 
 		err = peerlane_nvme_run(lane->queue, &io, &cpl);
+		if (err)
+			note(f, &io, &cpl, err);
 		if (!err || cpl.dnr || err == -ENODEV || err == -ERANGE || err == -EINVAL ||
 		    err == -EFAULT)
 			break;

@@ -37,6 +37,9 @@ void pl_nvme_file_name(const struct pl_nvme_file *f, char *out, size_t bytes);
 int pl_nvme_file_run(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, uint8_t opcode,
 		     struct peerlane_nvme_map *map, size_t at, uint64_t offset, size_t bytes);
 
+/* Records why I/O on it failed with @err, for peerlane_error(). */
+void pl_nvme_file_explain(const struct pl_nvme_file *f, int err);
+
 /*
  * Moves a segment straight between the namespace and GPU memory, if that can be. Returns the bytes it moved,
  * 0 if it must go another way; *@err is why not all of it.

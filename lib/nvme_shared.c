@@ -168,15 +168,15 @@ static int find(const char *name, struct pl_nvme_shared **out)
 
 static int say(const char *name, int err)
 {
+	const char *why = peerlane_nvme_why();
+
 	if (err == -ENODEV && !is_address(name))
 		return pl_fail(err,
 			       "no NVMe controller with the serial number %s: neither open, nor in "
 			       "PEERLANE_NVME, nor bound to the module peerlane_nvme",
 			       name);
-	if (err == -EINVAL)
-		return pl_fail(err, "%s is no address of an NVMe controller", name);
 	return pl_fail(err, "the NVMe controller %s cannot be opened: %s", name,
-		       strerrordesc_np(-err));
+		       *why ? why : strerrordesc_np(-err));
 }
 
 int pl_nvme_shared_get(const char *name, struct pl_nvme_shared **out)

@@ -45,6 +45,8 @@ struct pl_nvme_shared {
 	pthread_cond_t freed;
 	struct pl_nvme_lane *free;
 	unsigned int nr_lanes;
+	int failed;	 /* errno of the last I/O that failed, negative */
+	char words[224]; /* ...and what of it is known */
 };
 
 /*

@@ -2,6 +2,7 @@
 /* A controller from open to close. */
 #include "ctrl.h"
 #include "queue.h"
+#include "why.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -142,10 +143,11 @@ int peerlane_nvme_open(struct peerlane_nvme **out, const char *address,
 	struct pl_nvme_transport *t;
 	int rc;
 
+	pl_nvme_why("%s", "");
 	if (!out || !address)
-		return -EINVAL;
+		return pl_nvme_why_opened(-EINVAL);
 	rc = pl_nvme_transport_open(address, &t);
-	return rc ? rc : pl_nvme_ctrl_open(t, opt, out);
+	return pl_nvme_why_opened(rc ? rc : pl_nvme_ctrl_open(t, opt, out));
 }
 
 void peerlane_nvme_close(struct peerlane_nvme *nvme)

@@ -3,6 +3,7 @@
 #include "transport_sim.h"
 
 #include "shared_fd.h"
+#include "why.h"
 
 #include <peerlane/nvme_spec.h>
 
@@ -337,8 +338,11 @@ static int sim_open(const char *address, struct pl_nvme_transport **out)
 	char *rest = malloc(strlen(address) + 2), why[256];
 	int rc = s && rest ? take_keys(s, address, rest) : -ENOMEM;
 
-	if (!rc)
+	if (!rc) {
 		rc = pl_simnvme_create(rest, &s->c, why, sizeof(why));
+		if (rc)
+			pl_nvme_why("%s", why);
+	}
 	if (!rc && s->has_thread)
 		rc = pl_simnvme_start(s->c);
 	free(rest);
