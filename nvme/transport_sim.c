@@ -401,28 +401,13 @@ static void sim_idle(struct pl_nvme_transport *t)
 		pl_simnvme_step(s->c);
 }
 
-const struct pl_nvme_transport_ops pl_nvme_transport_sim = {
-	.name = "sim",
-	.open = sim_open,
-	.close = sim_close,
-	.map = sim_map,
-	.unmap = sim_unmap,
-	.alloc = sim_alloc,
-	.free = sim_unmap,
-	.gone = sim_gone,
-	.reset = sim_reset,
-	.idle = sim_idle,
-};
+/* They differ in how the controller is found. */
+#define SIM_OPS(sim_name, sim_open_fn)                                                             \
+	{                                                                                          \
+		.name = (sim_name), .open = (sim_open_fn), .close = sim_close, .map = sim_map,     \
+		.unmap = sim_unmap, .alloc = sim_alloc, .free = sim_unmap, .gone = sim_gone,       \
+		.reset = sim_reset, .idle = sim_idle,                                              \
+	}
 
-const struct pl_nvme_transport_ops pl_nvme_transport_sim_unix = {
-	.name = "sim-unix",
-	.open = sim_unix_open,
-	.close = sim_close,
-	.map = sim_map,
-	.unmap = sim_unmap,
-	.alloc = sim_alloc,
-	.free = sim_unmap,
-	.gone = sim_gone,
-	.reset = sim_reset,
-	.idle = sim_idle,
-};
+const struct pl_nvme_transport_ops pl_nvme_transport_sim = SIM_OPS("sim", sim_open);
+const struct pl_nvme_transport_ops pl_nvme_transport_sim_unix = SIM_OPS("sim-unix", sim_unix_open);
