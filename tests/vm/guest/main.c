@@ -97,6 +97,11 @@ static const struct test tests[] = {
 	{ "nvme_vfio_io", test_nvme_vfio_io },
 	{ "nvme_vfio_kill", test_nvme_vfio_kill },
 	{ "nvme_vfio_back", test_nvme_vfio_back },
+	{ "nvme_kmod_engine", test_nvme_kmod_engine },
+	{ "nvme_kmod_engine_staged", test_nvme_kmod_engine_staged },
+	{ "nvme_kmod_engine_refused", test_nvme_kmod_engine_refused },
+	{ "nvme_kmod_engine_freed", test_nvme_kmod_engine_freed },
+	{ "nvme_vfio_engine", test_nvme_vfio_engine },
 };
 
 static int mark(long number)
