@@ -184,7 +184,7 @@ def nr_disks(boot, images):
 def qemu_command(lab, kernel, boot, images, work):
     # Whether the timer ticks is found by waiting for a short time, too short on a busy machine.
     append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", "no_timer_check",
-              boot.layout.append,
+              "log_buf_len=8M", "printk.devkmsg=on", boot.layout.append,
               "pl.tests=" + ",".join(boot.tests), f"pl.drives={nr_disks(boot, images)}",
               "pl.below=1 pl.scsi_debug=dev_size_mb=4" if boot.layout.below else "",
               f"pl.fuzz={FUZZ_SECONDS}", f"pl.rounds={ROUNDS}", f"pl.limit={test_limit(kernel)}"]
