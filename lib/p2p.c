@@ -333,10 +333,21 @@ bool pl_p2p_alive(const struct pl_seg *seg)
 	return !__atomic_load_n(&seg->pin->dead, __ATOMIC_ACQUIRE);
 }
 
-void pl_p2p_failed(const struct pl_seg *seg, int err)
+static bool revoked(const struct pl_p2p *p, const struct pl_p2p_pin *pin)
 {
+	struct peerlane_info call = { .handle = pin->handle };
+
+	return !ioctl(p->fd, PEERLANE_IOC_INFO, &call) && (call.state & PEERLANE_INFO_REVOKED);
+}
+
+int pl_p2p_failed(const struct peerlane *ctx, const struct pl_seg *seg, int err)
+{
+	/* Where the memory went in the middle of it, the kernel may say that it was short, or EIO. */
+	if (err != -EFAULT && revoked(&ctx->p2p, seg->pin))
+		err = -EFAULT;
 	if (err == -EFAULT)
 		__atomic_store_n(&seg->pin->dead, true, __ATOMIC_RELEASE);
+	return err;
 }
 
 void pl_p2p_release(struct peerlane *ctx, struct pl_buffer *buf)
