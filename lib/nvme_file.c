@@ -263,9 +263,11 @@ static int direct(struct peerlane *ctx, enum peerlane_op dir, const struct pl_se
 
 		if (!map)
 			return -EOPNOTSUPP;
-		*err = pl_buffer_recheck(ctx, seg->buf);
-		if (*err)
-			return *err;
+		rc = pl_buffer_recheck(ctx, seg->buf);
+		if (rc) {
+			*err = rc;
+			return rc;
+		}
 		rc = run_straight(f, dir, seg, map, bytes);
 		if (rc == -EFAULT)
 			pl_nvme_reach_lost(f, seg->buf);

@@ -16,6 +16,8 @@
 
 pthread_mutex_t pl_nvme_table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pl_nvme_shared *table;
+/* Of the addresses that were tried: why one could not be opened, rather not one where nothing is. */
+static char open_why[320];
 
 /* --- controllers --- */
 
@@ -63,6 +65,9 @@ static int open_address(const char *address, struct pl_nvme_shared **out)
 	s->address = strdup(address);
 	if (s->address)
 		err = peerlane_nvme_open(&s->nvme, address, NULL);
+	if (err && (err != -ENODEV || !open_why[0]))
+		pl_text(open_why, sizeof(open_why), "%s: %s", address,
+			s->address ? peerlane_nvme_why() : strerrordesc_np(-err));
 	if (err)
 		s->nvme = NULL;
 	else
@@ -157,6 +162,7 @@ static int find(const char *name, struct pl_nvme_shared **out)
 {
 	int err, named;
 
+	open_why[0] = '\0';
 	if (is_address(name))
 		return open_address(name, out);
 	named = search_named(name, out);
@@ -166,17 +172,16 @@ static int find(const char *name, struct pl_nvme_shared **out)
 	return err == -ENODEV ? named : err;
 }
 
+/* Lock held, as in all above. */
 static int say(const char *name, int err)
 {
-	const char *why = peerlane_nvme_why();
-
 	if (err == -ENODEV && !is_address(name))
 		return pl_fail(err,
 			       "no NVMe controller with the serial number %s: neither open, nor in "
 			       "PEERLANE_NVME, nor bound to the module peerlane_nvme",
 			       name);
-	return pl_fail(err, "the NVMe controller %s cannot be opened: %s", name,
-		       *why ? why : strerrordesc_np(-err));
+	return pl_fail(err, "the NVMe controller cannot be opened: %s",
+		       open_why[0] ? open_why : strerrordesc_np(-err));
 }
 
 int pl_nvme_shared_get(const char *name, struct pl_nvme_shared **out)
@@ -196,9 +201,11 @@ int pl_nvme_shared_get(const char *name, struct pl_nvme_shared **out)
 	if (!err) {
 		s->users++;
 		*out = s;
+	} else {
+		say(name, err);
 	}
 	pthread_mutex_unlock(&pl_nvme_table_lock);
-	return err ? say(name, err) : 0;
+	return err;
 }
 
 void pl_nvme_shared_put(struct pl_nvme_shared *s)

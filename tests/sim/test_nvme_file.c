@@ -262,6 +262,11 @@ static void by_serial(void **state)
 	a = sim_file(ctx, "nvme:ONE/1", O_RDONLY);
 	assert_int_equal(peerlane_read(a, host, 512, MIB - 512), 512);
 	assert_int_equal(peerlane_file_open(ctx, "nvme:THREE/1", O_RDWR, 0, &b), -EINVAL);
+	sim_assert_error(-EINVAL, "sim:what");
+	/* Also if that is not the last one. */
+	setenv("PEERLANE_NVME", "sim:what|sim:serial=FOUR,size=1M", 1);
+	assert_int_equal(peerlane_file_open(ctx, "nvme:THREE/1", O_RDWR, 0, &b), -EINVAL);
+	sim_assert_error(-EINVAL, "sim:what");
 	setenv("PEERLANE_NVME", "sim:serial=ONE,size=1M", 1);
 	assert_int_equal(peerlane_file_open(ctx, "nvme:THREE/1", O_RDWR, 0, &b), -ENODEV);
 }
