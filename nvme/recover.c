@@ -19,23 +19,30 @@ void pl_nvme_give_up(struct peerlane_nvme *nvme, int err)
 	next_generation(nvme);
 }
 
-int pl_nvme_reset_locked(struct peerlane_nvme *nvme)
+static int reset(struct peerlane_nvme *nvme)
 {
-	int rc;
+	int rc = pl_nvme_ctrl_disable(nvme);
 
-	nvme->resetting = true;
-	nvme->dead = 0;
-	nvme->nr_resets++;
-	next_generation(nvme);
-	rc = pl_nvme_ctrl_disable(nvme);
 	if (rc && rc != -ENODEV && nvme->t->ops->reset) {
 		rc = nvme->t->ops->reset(nvme->t);
 		if (!rc)
 			rc = pl_nvme_ctrl_disable(nvme);
 	}
 	pl_nvme_admin_lost(nvme);
-	if (!rc)
-		rc = pl_nvme_ctrl_enable(nvme);
+	return rc ? rc : pl_nvme_ctrl_enable(nvme);
+}
+
+int pl_nvme_reset_locked(struct peerlane_nvme *nvme)
+{
+	const struct pl_nvme_remote_ops *remote = nvme->t->ops->remote;
+	int rc;
+
+	nvme->resetting = true;
+	nvme->dead = 0;
+	nvme->nr_resets++;
+	next_generation(nvme);
+	/* Of a controller that is not ours alone, our queues end, and not those of others. */
+	rc = remote ? remote->restart(nvme->t, nvme->admin_timeout_ns) : reset(nvme);
 	nvme->resetting = false;
 	if (rc)
 		pl_nvme_give_up(nvme, rc);
