@@ -16,9 +16,10 @@ static const char *reason(int err)
 		return "no such form of address: write sim:KEY=VALUE,..., or an address that "
 		       "'peerlane nvme list' tells";
 	case -ENODEV:
-		return "no such device, or it is not bound for this: see 'peerlane nvme list'";
+		return "no such device, or it is not bound for this: see 'peerlane nvme list'; or "
+		       "nobody serves there";
 	case -EBUSY:
-		return "another program has it";
+		return "another program has it, or it is served to as many as can be";
 	case -EACCES:
 	case -EPERM:
 		return "not allowed for this user";
@@ -35,6 +36,16 @@ static const char *reason(int err)
 	}
 }
 
+int pl_drive_open_as(struct peerlane_nvme **out, const char *address,
+		     const struct peerlane_nvme_options *opt)
+{
+	int err = peerlane_nvme_open(out, address, opt);
+
+	if (err)
+		pl_message_error("%s: %s", address, reason(err));
+	return err;
+}
+
 int pl_drive_open(struct pl_drive *d, const char *address, const struct pl_drive_want *want)
 {
 	struct peerlane_nvme_options opt = {
@@ -46,10 +57,9 @@ int pl_drive_open(struct pl_drive *d, const char *address, const struct pl_drive
 
 	memset(d, 0, sizeof(*d));
 	d->address = address;
-	err = peerlane_nvme_open(&d->nvme, address, &opt);
+	err = pl_drive_open_as(&d->nvme, address, &opt);
 	if (err) {
 		d->nvme = NULL;
-		pl_message_error("%s: %s", address, reason(err));
 		return err;
 	}
 	d->info.size = sizeof(d->info);
