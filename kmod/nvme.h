@@ -17,6 +17,8 @@
 #include <linux/pci.h>
 #include <linux/scatterlist.h>
 #include <linux/types.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <uapi/peerlane_nvme.h>
 
@@ -31,6 +33,9 @@
 #define NV_MAX_ALLOC_BYTES (1ULL << 26)
 #define NV_MAX_MAPPINGS 65536U
 #define NV_GPU_PAGE_SHIFT 16
+#define NV_MAX_CLIENTS 1024U
+/* Registers of NVMe; behind them are the doorbells. */
+#define NV_REGS_BYTES 0x1000U
 
 struct nv_file;
 
@@ -39,9 +44,11 @@ struct nv_file;
  * @ref: holders: the driver while it is bound, the open file
  * @lock: guards what follows it
  * @file: the one open file
+ * @clients: number to struct nv_file: descriptors that @file has granted and not revoked
  * @gone: the driver is not bound any more
  * @stopped: GPU memory went away, or the machine slept: only a reset helps
  * @mapped: mappings that have addresses
+ * @leave: the owner waits here for clients that leave, their GPU memory for the owner
  * @pdev: the device; not to be used once @gone
  * @regs: registers
  * @misc: /dev/peerlane-nvmeN
@@ -54,9 +61,11 @@ struct nv_dev {
 	struct kref ref;
 	struct mutex lock;
 	struct nv_file *file;
+	struct xarray clients;
 	bool gone;
 	bool stopped;
 	struct list_head mapped;
+	wait_queue_head_t leave;
 	struct pci_dev *pdev;
 	void __iomem *regs;
 	struct miscdevice misc;
@@ -67,17 +76,29 @@ struct nv_dev {
 };
 
 /**
- * struct nv_file - an open /dev/peerlane-nvmeN
+ * struct nv_file - an open /dev/peerlane-nvmeN, or a client's descriptor
+ * @ref: holders: the open file; for a client's also nv_dev.clients, so what it has mapped can outlive it
  * @dev: referenced
- * @space: what is mapped of the file
+ * @space: what is mapped of the file; a client's is that of the file that granted it
+ * @inode: client: whose @space is, referenced
+ * @bar0_bytes: client: of BAR 0 that it may map; 0: the file is no client's
+ * @leaving: client: its GPU memory goes away, it is to be revoked; guarded by nv_dev.lock
+ * @revoked: client: it has nothing any more; guarded by nv_dev.lock
+ * @end: client: lets go of what it had mapped
  * @greeted: HELLO was said
  * @mappings: handle to struct nv_mapping
  * @nr_mappings: those being made included
  * @dead: what is seen instead of registers once the device is gone: the first page, all others
  */
 struct nv_file {
+	struct kref ref;
 	struct nv_dev *dev;
 	struct address_space *space;
+	struct inode *inode;
+	u64 bar0_bytes;
+	bool leaving;
+	bool revoked;
+	struct work_struct end;
 	bool greeted;
 	struct xarray mappings;
 	atomic_t nr_mappings;
@@ -88,6 +109,7 @@ struct nv_file {
  * struct nv_mapping - memory that the controller can reach
  * @kind: PEERLANE_NVMEDEV_*
  * @dev: whose; not referenced, the file has a reference
+ * @client: whose, if it is a client's; it is there as long as this
  * @bytes: of memory
  * @first: where in the first page it begins
  * @page_shift: size of a page
@@ -106,6 +128,7 @@ struct nv_file {
 struct nv_mapping {
 	u32 kind;
 	struct nv_dev *dev;
+	struct nv_file *client;
 	u64 bytes;
 	u64 first;
 	u32 page_shift;
@@ -125,6 +148,7 @@ struct nv_mapping {
 /* nvme_dev.c */
 enum nv_counter {
 	NV_FILES,
+	NV_CLIENTS,
 	NV_MAPPINGS,
 	NV_MAPPED_BYTES,
 	NV_LOCKED_PAGES,
@@ -138,7 +162,8 @@ int nv_quiesce(struct nv_dev *dev);
 int nv_reset(struct nv_dev *dev);
 
 /* nvme_map.c: mapping_unmap() with nv_dev.lock held, the others without. */
-struct nv_mapping *nv_mapping_create(struct nv_dev *dev, const struct peerlane_nvmedev_map *request);
+struct nv_mapping *nv_mapping_create(struct nv_file *file,
+				     const struct peerlane_nvmedev_map *request);
 void nv_mapping_unmap(struct nv_mapping *mapping);
 void nv_mapping_free(struct nv_mapping *mapping);
 
@@ -146,7 +171,21 @@ void nv_mapping_free(struct nv_mapping *mapping);
 int nv_window_map(struct nv_file *file, struct vm_area_struct *vma);
 void nv_window_empty(struct nv_file *file);
 
-/* nvme_file.c */
+/* nvme_file.c: without nv_dev.lock */
 extern const struct file_operations nv_file_ops;
+struct nv_file *nv_file_alloc(struct nv_dev *dev, struct address_space *space);
+void nv_file_put(struct nv_file *file);
+void nv_file_unmap_all(struct nv_file *file);
+long nv_file_call(struct nv_file *file, unsigned int command, void __user *user);
+
+/* nvme_client.c: without nv_dev.lock */
+int nv_client_grant(struct file *filp, void __user *argument);
+int nv_client_revoke(struct nv_file *file, void __user *argument);
+void nv_client_revoke_all(struct nv_dev *dev);
+int nv_client_leaving(struct nv_file *file, void __user *argument);
+__poll_t nv_client_poll(struct file *filp, struct poll_table_struct *table);
+void nv_client_ask_to_leave(struct nv_mapping *mapping);
+int nv_client_init(void);
+void nv_client_exit(void);
 
 #endif

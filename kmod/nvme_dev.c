@@ -22,7 +22,6 @@
 #define CC_ENABLE 0x1U
 #define CSTS_READY 0x1U
 #define CAP_TIMEOUT(cap) ((u32)((cap) >> 24) & 0xff)
-#define REGS_BYTES 0x1000U
 /* Registers and the first doorbells. */
 #define BAR0_LEAST 0x2000U
 
@@ -150,7 +149,7 @@ static int dev_windows(struct nv_dev *dev, struct pci_dev *pdev)
 		dev->bytes[i] = round_down(pci_resource_len(pdev, i), PAGE_SIZE);
 	}
 	dev->bytes[0] = registers_bytes(pdev);
-	dev->regs = pci_iomap_range(pdev, 0, 0, REGS_BYTES);
+	dev->regs = pci_iomap_range(pdev, 0, 0, NV_REGS_BYTES);
 	return dev->regs ? 0 : -ENOMEM;
 }
 
@@ -169,6 +168,8 @@ static struct nv_dev *dev_alloc(struct pci_dev *pdev)
 	kref_init(&dev->ref);
 	mutex_init(&dev->lock);
 	INIT_LIST_HEAD(&dev->mapped);
+	xa_init_flags(&dev->clients, XA_FLAGS_ALLOC1);
+	init_waitqueue_head(&dev->leave);
 	dev->pdev = pdev;
 	dev->pci = (u32)pci_domain_nr(pdev->bus) << 16 | pci_dev_id(pdev);
 	dev->misc.minor = MISC_DYNAMIC_MINOR;
@@ -281,14 +282,20 @@ static DEFINE_SIMPLE_DEV_PM_OPS(nv_pm, nv_suspend, NULL);
 	static DRIVER_ATTR_RO(name)
 
 COUNTER(files, NV_FILES);
+COUNTER(clients, NV_CLIENTS);
 COUNTER(mappings, NV_MAPPINGS);
 COUNTER(mapped_bytes, NV_MAPPED_BYTES);
 COUNTER(locked_pages, NV_LOCKED_PAGES);
 COUNTER(nr_stops, NV_STOPS);
 
 static struct attribute *nv_attrs[] = {
-	&driver_attr_files.attr,	&driver_attr_mappings.attr, &driver_attr_mapped_bytes.attr,
-	&driver_attr_locked_pages.attr, &driver_attr_nr_stops.attr, NULL,
+	&driver_attr_files.attr,
+	&driver_attr_clients.attr,
+	&driver_attr_mappings.attr,
+	&driver_attr_mapped_bytes.attr,
+	&driver_attr_locked_pages.attr,
+	&driver_attr_nr_stops.attr,
+	NULL,
 };
 ATTRIBUTE_GROUPS(nv);
 
@@ -303,16 +310,28 @@ static struct pci_driver nv_driver = {
 
 static int __init nvme_init(void)
 {
+	int err;
+
 	BUILD_BUG_ON(sizeof(struct peerlane_nvmedev_hello) != 32);
 	BUILD_BUG_ON(sizeof(struct peerlane_nvmedev_info) != 160);
 	BUILD_BUG_ON(sizeof(struct peerlane_nvmedev_map) != 112);
 	BUILD_BUG_ON(sizeof(struct peerlane_nvmedev_unmap) != 24);
-	return pci_register_driver(&nv_driver);
+	BUILD_BUG_ON(sizeof(struct peerlane_nvmedev_grant) != 32);
+	BUILD_BUG_ON(sizeof(struct peerlane_nvmedev_revoke) != 24);
+	BUILD_BUG_ON(sizeof(struct peerlane_nvmedev_leaving) != 16);
+	err = nv_client_init();
+	if (err)
+		return err;
+	err = pci_register_driver(&nv_driver);
+	if (err)
+		nv_client_exit();
+	return err;
 }
 
 static void __exit nvme_exit(void)
 {
 	pci_unregister_driver(&nv_driver);
+	nv_client_exit();
 	ida_destroy(&ids);
 }
 

@@ -56,10 +56,10 @@ static int info(struct nv_file *file, void __user *argument)
 		.nr_mappings = (u32)atomic_read(&file->nr_mappings),
 	};
 	mutex_lock(&dev->lock);
-	if (dev->gone)
+	if (dev->gone || file->revoked)
 		err = -ENODEV;
-	for (i = 0; !err && i < NV_NR_BARS; i++) {
-		info.bars[i].bytes = dev->bytes[i];
+	for (i = 0; !err && i < (file->bar0_bytes ? 1 : NV_NR_BARS); i++) {
+		info.bars[i].bytes = file->bar0_bytes ? file->bar0_bytes : dev->bytes[i];
 		info.bars[i].bus = dev->bytes[i] ? pci_bus_address(dev->pdev, i) : 0;
 	}
 	if (!err && translated(dev))
@@ -116,9 +116,10 @@ static int publish(struct nv_file *file, struct nv_mapping *mapping, u32 *handle
 	int err;
 
 	mutex_lock(&dev->lock);
-	err = dev->gone ? -ENODEV
-			: xa_alloc(&file->mappings, handle, mapping,
-				   XA_LIMIT(1, (1U << (63 - NV_WINDOW_SHIFT)) - 1), GFP_KERNEL);
+	err = dev->gone || file->revoked
+		      ? -ENODEV
+		      : xa_alloc(&file->mappings, handle, mapping,
+				 XA_LIMIT(1, (1U << (63 - NV_WINDOW_SHIFT)) - 1), GFP_KERNEL);
 	mutex_unlock(&dev->lock);
 	return err;
 }
@@ -138,7 +139,7 @@ static int map(struct nv_file *file, void __user *argument)
 		err = -ENOSPC;
 		goto err_count;
 	}
-	mapping = nv_mapping_create(file->dev, &request);
+	mapping = nv_mapping_create(file, &request);
 	if (IS_ERR(mapping)) {
 		err = PTR_ERR(mapping);
 		goto err_count;
@@ -200,11 +201,9 @@ static int reset(struct nv_file *file)
 	return err;
 }
 
-static long file_ioctl(struct file *filp, unsigned int command, unsigned long argument)
+/* The calls that clients have as well. */
+long nv_file_call(struct nv_file *file, unsigned int command, void __user *user)
 {
-	struct nv_file *file = filp->private_data;
-	void __user *user = (void __user *)argument;
-
 	if (_IOC_TYPE(command) != PEERLANE_NVMEDEV_IOC_MAGIC)
 		return -ENOTTY;
 	if (command == PEERLANE_NVMEDEV_IOC_HELLO)
@@ -219,10 +218,32 @@ static long file_ioctl(struct file *filp, unsigned int command, unsigned long ar
 	case PEERLANE_NVMEDEV_IOC_UNMAP:
 		return unmap(file, user);
 	case PEERLANE_NVMEDEV_IOC_RESET:
-		return reset(file);
+	case PEERLANE_NVMEDEV_IOC_GRANT:
+	case PEERLANE_NVMEDEV_IOC_REVOKE:
+	case PEERLANE_NVMEDEV_IOC_LEAVING:
+		return -EPERM;
 	default:
 		return -ENOTTY;
 	}
+}
+
+static long file_ioctl(struct file *filp, unsigned int command, unsigned long argument)
+{
+	struct nv_file *file = filp->private_data;
+	void __user *user = (void __user *)argument;
+
+	if (READ_ONCE(file->greeted))
+		switch (command) {
+		case PEERLANE_NVMEDEV_IOC_RESET:
+			return reset(file);
+		case PEERLANE_NVMEDEV_IOC_GRANT:
+			return nv_client_grant(filp, user);
+		case PEERLANE_NVMEDEV_IOC_REVOKE:
+			return nv_client_revoke(file, user);
+		case PEERLANE_NVMEDEV_IOC_LEAVING:
+			return nv_client_leaving(file, user);
+		}
+	return nv_file_call(file, command, user);
 }
 
 static int file_mmap(struct file *filp, struct vm_area_struct *vma)
@@ -232,18 +253,28 @@ static int file_mmap(struct file *filp, struct vm_area_struct *vma)
 	return READ_ONCE(file->greeted) ? nv_window_map(file, vma) : -EPROTO;
 }
 
-static void file_free(struct nv_file *file)
+static void file_free(struct kref *ref)
 {
+	struct nv_file *file = container_of(ref, struct nv_file, ref);
 	int i;
 
 	for (i = 0; i < 2; i++)
 		if (file->dead[i])
 			__free_page(file->dead[i]);
 	xa_destroy(&file->mappings);
+	if (file->inode)
+		iput(file->inode);
+	nv_dev_put(file->dev);
 	kfree(file);
 }
 
-static struct nv_file *file_alloc(struct nv_dev *dev, struct file *filp)
+void nv_file_put(struct nv_file *file)
+{
+	kref_put(&file->ref, file_free);
+}
+
+/* A file without mappings, with one reference. The caller knows that the device is there. */
+struct nv_file *nv_file_alloc(struct nv_dev *dev, struct address_space *space)
 {
 	struct nv_file *file;
 	int i;
@@ -251,14 +282,16 @@ static struct nv_file *file_alloc(struct nv_dev *dev, struct file *filp)
 	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 	if (!file)
 		return NULL;
+	kref_init(&file->ref);
 	xa_init_flags(&file->mappings, XA_FLAGS_ALLOC1);
 	atomic_set(&file->nr_mappings, 0);
+	kref_get(&dev->ref);
 	file->dev = dev;
-	file->space = filp->f_mapping;
+	file->space = space;
 	for (i = 0; i < 2; i++) {
 		file->dead[i] = alloc_page(GFP_KERNEL_ACCOUNT);
 		if (!file->dead[i]) {
-			file_free(file);
+			nv_file_put(file);
 			return NULL;
 		}
 		/* As a device reads that is not there. */
@@ -274,7 +307,7 @@ static int file_open(struct inode *inode, struct file *filp)
 	struct nv_file *file;
 	int err = 0;
 
-	file = file_alloc(dev, filp);
+	file = nv_file_alloc(dev, filp->f_mapping);
 	if (!file)
 		return -ENOMEM;
 	mutex_lock(&dev->lock);
@@ -285,12 +318,11 @@ static int file_open(struct inode *inode, struct file *filp)
 	if (!err) {
 		dev->file = file;
 		dev->stopped = false;
-		kref_get(&dev->ref);
 		pci_set_master(dev->pdev);
 	}
 	mutex_unlock(&dev->lock);
 	if (err) {
-		file_free(file);
+		nv_file_put(file);
 		return err;
 	}
 	filp->private_data = file;
@@ -298,31 +330,41 @@ static int file_open(struct inode *inode, struct file *filp)
 	return nonseekable_open(inode, filp);
 }
 
-/* The last descriptor and the last mapping are gone: stop the controller, then let its memory go. */
-static int file_release(struct inode *inode, struct file *filp)
+/* The controller does not use the file's memory any more. */
+void nv_file_unmap_all(struct nv_file *file)
 {
-	struct nv_file *file = filp->private_data;
-	struct nv_dev *dev = file->dev;
 	struct nv_mapping *mapping;
 	unsigned long handle;
 
-	mutex_lock(&dev->lock);
-	if (!dev->gone)
-		nv_quiesce(dev);
-	mutex_unlock(&dev->lock);
 	xa_for_each(&file->mappings, handle, mapping)
 	{
 		mapping = take(file, handle);
 		if (mapping)
 			nv_mapping_free(mapping);
 	}
+}
+
+/*
+ * The last descriptor and the last mapping are gone: stop the controller, then let its memory go, and
+ * that of its clients.
+ */
+static int file_release(struct inode *inode, struct file *filp)
+{
+	struct nv_file *file = filp->private_data;
+	struct nv_dev *dev = file->dev;
+
+	mutex_lock(&dev->lock);
+	if (!dev->gone)
+		nv_quiesce(dev);
+	mutex_unlock(&dev->lock);
+	nv_client_revoke_all(dev);
+	nv_file_unmap_all(file);
 	/* Only now may another one open it. */
 	mutex_lock(&dev->lock);
 	dev->file = NULL;
 	mutex_unlock(&dev->lock);
-	file_free(file);
 	nv_count(NV_FILES, -1);
-	nv_dev_put(dev);
+	nv_file_put(file);
 	return 0;
 }
 
@@ -333,4 +375,5 @@ const struct file_operations nv_file_ops = {
 	.unlocked_ioctl = file_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.mmap = file_mmap,
+	.poll = nv_client_poll,
 };

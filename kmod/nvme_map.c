@@ -134,12 +134,17 @@ static void release_pages_of(struct nv_mapping *mapping)
 
 /* ------------------------------------------------------------------ GPU memory */
 
-/* It goes away: the controller must not touch it any more, and nobody can tell which commands do. */
+/*
+ * It goes away: the controller must not touch it any more, and nobody can tell which commands do. Of
+ * a client, the owner can end all of them; else the controller stops.
+ */
 static void gpu_stop(struct peerlane_use *use)
 {
 	struct nv_mapping *mapping = container_of(use, struct nv_mapping, use);
 	struct nv_dev *dev = mapping->dev;
 
+	if (mapping->client)
+		nv_client_ask_to_leave(mapping);
 	mutex_lock(&dev->lock);
 	mapping->dead = true;
 	if (mapping->mapped) {
@@ -295,14 +300,17 @@ void nv_mapping_unmap(struct nv_mapping *mapping)
 
 	if (!mapping->mapped)
 		return;
-	mapping->mapped = false;
+	WRITE_ONCE(mapping->mapped, false);
 	list_del(&mapping->node);
 	if (mapping->resource) {
 		unmap_resource(mapping, dev, mapping->nr_pages);
-		return;
+	} else {
+		dma_unmap_sgtable(dev, &mapping->table, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
+		sg_free_table(&mapping->table);
 	}
-	dma_unmap_sgtable(dev, &mapping->table, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
-	sg_free_table(&mapping->table);
+	/* GPU memory that goes away waits for this; it goes on when the lock is free. */
+	if (mapping->client)
+		wake_up_all(&mapping->dev->leave);
 }
 
 /* Let go of memory that has no addresses any more. The lock is not held. */
@@ -319,8 +327,10 @@ void nv_mapping_free(struct nv_mapping *mapping)
 }
 
 /* Make a mapping of what @request asks for, which has been checked as far as one can without it. */
-struct nv_mapping *nv_mapping_create(struct nv_dev *dev, const struct peerlane_nvmedev_map *request)
+struct nv_mapping *nv_mapping_create(struct nv_file *file,
+				     const struct peerlane_nvmedev_map *request)
 {
+	struct nv_dev *dev = file->dev;
 	struct nv_mapping *mapping;
 	int err;
 
@@ -328,6 +338,7 @@ struct nv_mapping *nv_mapping_create(struct nv_dev *dev, const struct peerlane_n
 	if (!mapping)
 		return ERR_PTR(-ENOMEM);
 	mapping->dev = dev;
+	mapping->client = file->bar0_bytes ? file : NULL;
 	mapping->bytes = request->bytes;
 	nv_count(NV_MAPPINGS, 1);
 	nv_count(NV_MAPPED_BYTES, (s64)mapping->bytes);

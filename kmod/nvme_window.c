@@ -15,10 +15,20 @@ static u64 place_of(struct vm_area_struct *vma, unsigned long address, unsigned 
 	return at & ((1ULL << NV_BAR_SHIFT) - 1);
 }
 
+/* How much of a BAR a file may map. */
+static u64 bar_bytes(const struct nv_file *file, unsigned int bar)
+{
+	if (bar >= NV_NR_BARS)
+		return 0;
+	if (!file->bar0_bytes)
+		return file->dev->bytes[bar];
+	return bar ? 0 : file->bar0_bytes;
+}
+
 /*
- * Put a page of a BAR into the mapping; once the device is gone, a page of the program's own, which is
- * what programs are ready for that know of surprise removal. The lock keeps registers away while the
- * controller is being stopped.
+ * Put a page of a BAR into the mapping; once the device is gone, or a client was revoked, a page of
+ * the program's own, which is what programs are ready for that know of surprise removal. The lock
+ * keeps registers away while the controller is being stopped.
  */
 static vm_fault_t window_fault(struct vm_fault *vmf)
 {
@@ -31,9 +41,9 @@ static vm_fault_t window_fault(struct vm_fault *vmf)
 	unsigned long pfn;
 
 	mutex_lock(&dev->lock);
-	if (bar < NV_NR_BARS && at < dev->bytes[bar]) {
+	if (at < bar_bytes(file, bar)) {
 		pfn = PHYS_PFN(dev->start[bar] + at);
-		if (dev->gone)
+		if (dev->gone || file->revoked)
 			pfn = page_to_pfn(file->dead[bar || at]);
 		ret = vmf_insert_pfn(vma, vmf->address & PAGE_MASK, pfn);
 	}
@@ -49,11 +59,16 @@ static int map_bar(struct nv_file *file, struct vm_area_struct *vma)
 {
 	u64 bytes = vma->vm_end - vma->vm_start;
 	unsigned int bar;
-	u64 at = place_of(vma, vma->vm_start, &bar);
+	u64 at = place_of(vma, vma->vm_start, &bar), most = bar_bytes(file, bar);
 
-	if (bar >= NV_NR_BARS || at >= file->dev->bytes[bar] ||
-	    bytes > file->dev->bytes[bar] - at)
+	if (at >= most || bytes > most - at)
 		return -EINVAL;
+	/* A client has doorbells, but registers only to look at. */
+	if (file->bar0_bytes && at < NV_REGS_BYTES) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EACCES;
+		pl_vm_flags_clear(vma, VM_MAYWRITE);
+	}
 	pl_vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 	vma->vm_ops = &window_ops;

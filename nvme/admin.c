@@ -40,9 +40,51 @@ static void push(struct peerlane_nvme *nvme, const struct pl_nvme_sqe *command,
 	pl_nvme_ring_submit(&nvme->admin);
 }
 
+/* A command that failed without a completion: what becomes of the controller. */
+static int failed(struct peerlane_nvme *nvme, int rc)
+{
+	if (nvme->resetting)
+		return rc;
+	if (rc == -ENODEV)
+		pl_nvme_give_up(nvme, rc);
+	else
+		pl_nvme_reset_locked(nvme);
+	return rc;
+}
+
+static int completed(const struct pl_nvme_cqe *cqe, struct peerlane_nvme_completion *cpl)
+{
+	struct peerlane_nvme_completion done;
+
+	pl_nvme_complete(&done, 0, cqe);
+	if (cpl)
+		*cpl = done;
+	return done.err;
+}
+
+/* By the process that has the admin queue. */
+static int remote_admin(struct peerlane_nvme *nvme, const struct pl_nvme_sqe *command, void *data,
+			size_t bytes, struct peerlane_nvme_completion *cpl)
+{
+	struct pl_nvme_cqe cqe;
+	int rc;
+
+	if (nvme->dead)
+		return nvme->dead;
+	rc = nvme->t->ops->remote->admin(nvme->t, command, data, bytes, nvme->admin_timeout_ns,
+					 &cqe);
+	/* What the owner refuses was not done, and nothing is wrong with the controller. */
+	if (rc == -ENODEV || rc == -ETIMEDOUT)
+		return failed(nvme, rc);
+	return rc ? rc : completed(&cqe, cpl);
+}
+
 int pl_nvme_admin_send(struct peerlane_nvme *nvme, const struct pl_nvme_sqe *command,
 		       enum pl_nvme_admin_kind kind)
 {
+	/* Its owner waits for it. */
+	if (nvme->t->ops->remote)
+		return remote_admin(nvme, command, NULL, 0, NULL);
 	/* The last slot is for the command that somebody waits for. */
 	if (nvme->admin.nr_unused < 2)
 		return -EAGAIN;
@@ -57,6 +99,8 @@ void pl_nvme_admin_poll(struct peerlane_nvme *nvme)
 	struct pl_nvme_slot *slot;
 	struct pl_nvme_cqe cqe;
 
+	if (nvme->t->ops->remote)
+		return;
 	while (pl_nvme_ring_next(r, &budget, &slot, &cqe)) {
 		uint8_t kind = slot->kind;
 
@@ -113,27 +157,16 @@ static int wait_done(struct peerlane_nvme *nvme)
 int pl_nvme_admin_locked(struct peerlane_nvme *nvme, const struct pl_nvme_sqe *command,
 			 struct peerlane_nvme_completion *cpl)
 {
-	struct peerlane_nvme_completion done;
 	int rc;
 
+	if (nvme->t->ops->remote)
+		return remote_admin(nvme, command, NULL, 0, cpl);
 	if (nvme->dead)
 		return nvme->dead;
 	nvme->sync_done = false;
 	push(nvme, command, PL_NVME_KIND_SYNC);
 	rc = wait_done(nvme);
-	if (rc) {
-		if (nvme->resetting)
-			return rc;
-		if (rc == -ENODEV)
-			pl_nvme_give_up(nvme, rc);
-		else
-			pl_nvme_reset_locked(nvme);
-		return rc;
-	}
-	pl_nvme_complete(&done, 0, &nvme->sync_cqe);
-	if (cpl)
-		*cpl = done;
-	return done.err;
+	return rc ? failed(nvme, rc) : completed(&nvme->sync_cqe, cpl);
 }
 
 /* A buffer of the driver for data, with room for their list before them. */
@@ -166,6 +199,8 @@ int pl_nvme_admin_data(struct peerlane_nvme *nvme, const struct pl_nvme_sqe *com
 	sqe.flags &= (uint8_t)~PL_NVME_PSDT_MASK;
 	sqe.dptr.prp.prp1 = 0;
 	sqe.dptr.prp.prp2 = 0;
+	if (nvme->t->ops->remote)
+		return remote_admin(nvme, &sqe, data, bytes, cpl);
 	if (!bytes)
 		return pl_nvme_admin_locked(nvme, &sqe, cpl);
 	rc = get_data(nvme, bytes, &at);

@@ -76,6 +76,13 @@ static int bring_up(struct peerlane_nvme *nvme)
 {
 	int rc = pl_nvme_ctrl_probe(nvme);
 
+	/* Its owner has brought it up. */
+	if (nvme->t->ops->remote) {
+		nvme->nr_queues = nvme->t->nr_queues < nvme->nr_queues_asked
+					  ? nvme->t->nr_queues
+					  : nvme->nr_queues_asked;
+		return rc ? rc : pl_nvme_identify_ctrl(nvme);
+	}
 	if (!rc)
 		rc = pl_nvme_ctrl_disable(nvme);
 	if (!rc)
@@ -125,7 +132,7 @@ int pl_nvme_ctrl_open(struct pl_nvme_transport *t, const struct peerlane_nvme_op
 	}
 	pthread_mutex_lock(&nvme->lock);
 	rc = bring_up(nvme);
-	if (rc && rc != -ENODEV && nvme->cap)
+	if (rc && rc != -ENODEV && nvme->cap && !t->ops->remote)
 		pl_nvme_ctrl_disable(nvme);
 	nvme->resetting = false;
 	pthread_mutex_unlock(&nvme->lock);

@@ -169,6 +169,12 @@ void pl_nvme_cmb_start(struct peerlane_nvme *nvme);
 int pl_nvme_cmb_take(struct peerlane_nvme *nvme, size_t bytes, size_t *offset);
 void pl_nvme_cmb_give(struct peerlane_nvme *nvme, size_t offset, size_t bytes);
 
+/* queue.c */
+
+/* An id for a queue pair, with the lock held: -ENOSPC; and back. */
+int pl_nvme_qid_take(struct peerlane_nvme *nvme, uint16_t *qid);
+void pl_nvme_qid_give(struct peerlane_nvme *nvme, uint16_t qid);
+
 /* recover.c */
 
 /* Reset, with the lock held. Sets dead or clears it. */

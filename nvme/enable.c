@@ -133,7 +133,7 @@ void pl_nvme_ctrl_shutdown(struct peerlane_nvme *nvme)
 	uint64_t timeout_ns = (uint64_t)nvme->id.rtd3e * 1000;
 	uint32_t cc;
 
-	if (nvme->t->ops->gone(nvme->t))
+	if (nvme->t->ops->remote || nvme->t->ops->gone(nvme->t))
 		return;
 	cc = pl_nvme_read32(nvme->bar, PL_NVME_REG_CC);
 	if (cc == UINT32_MAX || !(cc & PL_NVME_CC_EN))

@@ -49,7 +49,8 @@ int pl_nvme_identify_ctrl(struct peerlane_nvme *nvme)
 	nvme->identified = true;
 	shift = 12 + PL_NVME_CAP_MPSMIN(nvme->cap) + id.mdts;
 	nvme->max_transfer_bytes = id.mdts && shift < 64 ? (uint64_t)1 << shift : 0;
-	pl_nvme_cmb_find(nvme);
+	if (!nvme->t->ops->remote)
+		pl_nvme_cmb_find(nvme);
 	return 0;
 }
 

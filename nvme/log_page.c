@@ -26,12 +26,13 @@ static int fetch(struct peerlane_nvme *nvme, unsigned int page, uint32_t nsid, u
 int peerlane_nvme_log_page(struct peerlane_nvme *nvme, unsigned int page, uint32_t nsid,
 			   uint64_t offset, void *data, size_t bytes)
 {
-	size_t most = PL_NVME_ADMIN_BYTES, piece;
+	size_t most, piece;
 	int rc = 0;
 
 	if (!nvme || !data || !bytes || bytes % 4 || offset % 4 || page > 0xff ||
 	    bytes > UINT64_MAX - offset)
 		return -EINVAL;
+	most = nvme->t->ops->remote ? PL_NVME_REMOTE_BYTES : PL_NVME_ADMIN_BYTES;
 	pthread_mutex_lock(&nvme->lock);
 	if (nvme->max_transfer_bytes && nvme->max_transfer_bytes < most)
 		most = nvme->max_transfer_bytes;

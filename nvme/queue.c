@@ -96,8 +96,12 @@ int pl_nvme_queue_start(struct peerlane_nvme_queue *q)
 	return 0;
 }
 
-static int take_qid(struct peerlane_nvme *nvme, uint16_t *qid)
+int pl_nvme_qid_take(struct peerlane_nvme *nvme, uint16_t *qid)
 {
+	const struct pl_nvme_remote_ops *remote = nvme->t->ops->remote;
+
+	if (remote)
+		return remote->take_queue(nvme->t, nvme->admin_timeout_ns, qid);
 	for (unsigned int i = 1; i <= nvme->nr_queues; i++)
 		if (!(nvme->used_qids[i / 64] >> i % 64 & 1)) {
 			nvme->used_qids[i / 64] |= (uint64_t)1 << i % 64;
@@ -107,8 +111,16 @@ static int take_qid(struct peerlane_nvme *nvme, uint16_t *qid)
 	return -ENOSPC;
 }
 
-static void give_qid(struct peerlane_nvme *nvme, uint16_t qid)
+void pl_nvme_qid_give(struct peerlane_nvme *nvme, uint16_t qid)
 {
+	const struct pl_nvme_remote_ops *remote = nvme->t->ops->remote;
+
+	if (remote) {
+		/* One that is dead has nothing to give. */
+		if (!nvme->dead)
+			remote->give_queue(nvme->t, nvme->admin_timeout_ns, qid);
+		return;
+	}
 	nvme->used_qids[qid / 64] &= ~((uint64_t)1 << qid % 64);
 }
 
@@ -219,7 +231,7 @@ static void release(struct peerlane_nvme_queue *q)
 	if (q->cmb_bytes)
 		pl_nvme_cmb_give(nvme, q->cmb_offset, q->cmb_bytes);
 	if (q->ring.qid)
-		give_qid(nvme, q->ring.qid);
+		pl_nvme_qid_give(nvme, q->ring.qid);
 	pl_nvme_ring_fini(&q->ring);
 	free(q->bigs);
 	free(q);
@@ -236,7 +248,7 @@ static int build(struct peerlane_nvme_queue *q, const struct peerlane_nvme_queue
 		return nvme->dead;
 	rc = pl_nvme_ring_init(&q->ring, depth);
 	if (!rc)
-		rc = take_qid(nvme, &q->ring.qid);
+		rc = pl_nvme_qid_take(nvme, &q->ring.qid);
 	if (!rc && opt->flags & PEERLANE_NVME_QUEUE_CMB) {
 		rc = pl_nvme_cmb_take(nvme, sq_bytes, &q->cmb_offset);
 		q->cmb_bytes = rc ? 0 : sq_bytes;

@@ -43,19 +43,29 @@ static int start_again(struct peerlane_nvme *nvme)
 	return rc ? rc : pl_nvme_ctrl_enable(nvme);
 }
 
-int pl_nvme_reset_locked(struct peerlane_nvme *nvme)
+static int reset(struct peerlane_nvme *nvme)
 {
 	unsigned int tries = 0;
+	int rc;
+
+	/* More memory may go away just then. */
+	do {
+		rc = start_again(nvme);
+	} while (rc && rc != -ENODEV && pl_nvme_ctrl_stopped(nvme) && ++tries < STOPPED_TRIES);
+	return rc;
+}
+
+int pl_nvme_reset_locked(struct peerlane_nvme *nvme)
+{
+	const struct pl_nvme_remote_ops *remote = nvme->t->ops->remote;
 	int rc;
 
 	nvme->resetting = true;
 	nvme->dead = 0;
 	nvme->nr_resets++;
 	next_generation(nvme);
-	/* More memory may go away just then. */
-	do {
-		rc = start_again(nvme);
-	} while (rc && rc != -ENODEV && pl_nvme_ctrl_stopped(nvme) && ++tries < STOPPED_TRIES);
+	/* Of a controller that is not ours alone, our queues end, and not those of others. */
+	rc = remote ? remote->restart(nvme->t, nvme->admin_timeout_ns) : reset(nvme);
 	nvme->resetting = false;
 	if (rc)
 		pl_nvme_give_up(nvme, rc);

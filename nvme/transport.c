@@ -5,13 +5,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct pl_nvme_transport_ops *const table[] = {
-	&pl_nvme_transport_kmod,
-	&pl_nvme_transport_vfio,
-	&pl_nvme_transport_sim,
-	&pl_nvme_transport_sim_unix,
-	NULL,
+	&pl_nvme_transport_kmod, &pl_nvme_transport_vfio,     &pl_nvme_transport_served,
+	&pl_nvme_transport_sim,	 &pl_nvme_transport_sim_unix, NULL,
 };
 
 int pl_nvme_transport_open(const char *address, struct pl_nvme_transport **out)
@@ -23,4 +21,13 @@ int pl_nvme_transport_open(const char *address, struct pl_nvme_transport **out)
 		if (bytes && !strncmp(table[i]->name, address, bytes) && !table[i]->name[bytes])
 			return table[i]->open(colon + 1, out);
 	return -EINVAL;
+}
+
+int pl_nvme_transport_adopt(const char *kind, int fd, struct pl_nvme_transport **out)
+{
+	for (unsigned int i = 0; table[i]; i++)
+		if (!strcmp(table[i]->name, kind) && table[i]->adopt)
+			return table[i]->adopt(fd, out);
+	close(fd);
+	return -EOPNOTSUPP;
 }

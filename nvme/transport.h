@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct pl_nvme_cqe;
+struct pl_nvme_sqe;
 struct pl_nvme_transport;
 struct pl_nvme_transport_ops;
 
@@ -58,9 +60,38 @@ struct pl_nvme_window {
 	uint64_t bus; /* where the controller itself would find it by DMA; 0 if it cannot */
 };
 
+/* What is given to another process that shall drive queues of the controller. */
+struct pl_nvme_grant {
+	int fd;		  /* for adopt() there; the caller's, to be closed */
+	const char *kind; /* the name of the transport whose adopt() takes it */
+	uint64_t id;	  /* for revoke() */
+};
+
+/*
+ * A controller whose admin queue another process has. Timeouts are in nanoseconds. -ENODEV: the owner, or
+ * the controller, is gone, and the controller done with the memory; -ETIMEDOUT: no answer in time.
+ */
+struct pl_nvme_remote_ops {
+	/*
+	 * Run an admin command there. Data, up to PL_NVME_REMOTE_BYTES, come only from the controller;
+	 * dptr is for queues that are created. -EPERM the owner does not allow it, -EINVAL.
+	 */
+	int (*admin)(struct pl_nvme_transport *t, const struct pl_nvme_sqe *sqe, void *data,
+		     size_t bytes, uint64_t timeout_ns, struct pl_nvme_cqe *cqe);
+	/* The id of a queue pair that may be created: -ENOSPC. */
+	int (*take_queue)(struct pl_nvme_transport *t, uint64_t timeout_ns, uint16_t *qid);
+	/* It is deleted, and may be another's. */
+	void (*give_queue)(struct pl_nvme_transport *t, uint64_t timeout_ns, uint16_t qid);
+	/* Delete all queues that were created here. Their ids stay ours. */
+	int (*restart)(struct pl_nvme_transport *t, uint64_t timeout_ns);
+};
+
+#define PL_NVME_REMOTE_BYTES ((size_t)65536)
+
 /* Every transport's own struct begins with this; open() fills it in. */
 struct pl_nvme_transport {
 	const struct pl_nvme_transport_ops *ops;
+	unsigned int nr_queues; /* of a remote one: that may be taken */
 	struct pl_nvme_window
 		bar0; /* all of it: registers, then doorbells; at least 4096 + 8 bytes */
 };
@@ -133,6 +164,31 @@ struct pl_nvme_transport_ops {
 
 	/* Nanoseconds, for a transport that keeps its own time. NULL: CLOCK_MONOTONIC. */
 	uint64_t (*now_ns)(struct pl_nvme_transport *t);
+
+	/*
+	 * Let another process map memory of its own and ring doorbells, those in the first @bar0_bytes of BAR
+	 * 0. What it has mapped outlives it, until revoke() or close(). NULL or -EOPNOTSUPP: not possible.
+	 */
+	int (*grant)(struct pl_nvme_transport *t, size_t bar0_bytes, struct pl_nvme_grant *out);
+
+	/*
+	 * Some memory that another process has mapped goes away, whatever it does: the id of that grant, to
+	 * be revoked at once, lest the controller be stopped. 0: there is none. The descriptor says POLLPRI
+	 * when there is one. NULL: this does not happen.
+	 */
+	uint64_t (*leaving)(struct pl_nvme_transport *t, int *fd);
+
+	/* End that. The driver has deleted the queues there. For the other process the device is gone. */
+	void (*revoke)(struct pl_nvme_transport *t, uint64_t id);
+
+	/*
+	 * A controller by a descriptor from grant(), in the process that it was given to. The registers before
+	 * the doorbells are only to be read. @fd becomes the transport's, also if this fails. NULL: none.
+	 */
+	int (*adopt)(int fd, struct pl_nvme_transport **out);
+
+	/* Another process has the admin queue. NULL: the driver has it. */
+	const struct pl_nvme_remote_ops *remote;
 };
 
 /**
@@ -143,5 +199,15 @@ struct pl_nvme_transport_ops {
  * Return: 0; -EINVAL no such transport or form; what open() returned.
  */
 int pl_nvme_transport_open(const char *address, struct pl_nvme_transport **out);
+
+/**
+ * pl_nvme_transport_adopt() - a controller by a descriptor that another process granted
+ * @kind: name of the transport
+ * @fd: becomes the transport's, also if this fails
+ * @out: receives the transport, to be closed by its ops->close()
+ *
+ * Return: 0; -EOPNOTSUPP this transport has no such thing; what adopt() returned.
+ */
+int pl_nvme_transport_adopt(const char *kind, int fd, struct pl_nvme_transport **out);
 
 #endif

@@ -111,28 +111,47 @@ static int map_bar(struct kmod *k, unsigned int i)
 	return 0;
 }
 
+/* As a client: registers to look at, doorbells to write. */
+static int map_client_bar(struct kmod *k)
+{
+	size_t bytes = k->info.bars[0].bytes;
+	char *at;
+
+	if (bytes <= PAGE)
+		return -EPROTO;
+	at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, k->fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	k->windows[0] = at;
+	at = mmap(at + PAGE, bytes - PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, k->fd,
+		  PAGE);
+	return at == MAP_FAILED ? -errno : 0;
+}
+
 static void kmod_close(struct pl_nvme_transport *t);
 
-static int kmod_open(const char *address, struct pl_nvme_transport **out)
+/* @fd: an open device, or a negative errno; or, of a client, what was granted. */
+static int use(int fd, bool client, struct pl_nvme_transport **out)
 {
 	struct peerlane_nvmedev_hello hello = { .version = PEERLANE_NVMEDEV_UAPI_VERSION };
 	struct kmod *k;
 	int err;
 
-	k = calloc(1, sizeof(*k));
-	if (!k)
-		return -ENOMEM;
+	k = fd < 0 ? NULL : calloc(1, sizeof(*k));
+	if (!k) {
+		if (fd >= 0)
+			close(fd);
+		return fd < 0 ? fd : -ENOMEM;
+	}
 	k->base.ops = &pl_nvme_transport_kmod;
 	pl_nvme_nodes_init(&k->nodes);
 	pthread_mutex_init(&k->lock, NULL);
-	k->fd = open_device(address);
-	err = k->fd < 0 ? k->fd : 0;
-	if (!err)
-		err = call(k->fd, PEERLANE_NVMEDEV_IOC_HELLO, &hello);
+	k->fd = fd;
+	err = call(k->fd, PEERLANE_NVMEDEV_IOC_HELLO, &hello);
 	if (!err)
 		err = call(k->fd, PEERLANE_NVMEDEV_IOC_INFO, &k->info);
 	if (!err)
-		err = map_bar(k, 0);
+		err = client ? map_client_bar(k) : map_bar(k, 0);
 	if (err) {
 		kmod_close(&k->base);
 		return err;
@@ -142,6 +161,45 @@ static int kmod_open(const char *address, struct pl_nvme_transport **out)
 						.bus = k->info.bars[0].bus };
 	*out = &k->base;
 	return 0;
+}
+
+static int kmod_open(const char *address, struct pl_nvme_transport **out)
+{
+	return use(open_device(address), false, out);
+}
+
+static int kmod_adopt(int fd, struct pl_nvme_transport **out)
+{
+	return use(fd, true, out);
+}
+
+static int kmod_grant(struct pl_nvme_transport *t, size_t bar0_bytes, struct pl_nvme_grant *out)
+{
+	struct peerlane_nvmedev_grant request = { .bar0_bytes = bar0_bytes };
+	int err = call(of(t)->fd, PEERLANE_NVMEDEV_IOC_GRANT, &request);
+
+	/* A module that is older than this. */
+	if (err)
+		return err == -ENOTTY ? -EOPNOTSUPP : err;
+	*out = (struct pl_nvme_grant){ .fd = request.fd,
+				       .kind = pl_nvme_transport_kmod.name,
+				       .id = request.id };
+	return 0;
+}
+
+static void kmod_revoke(struct pl_nvme_transport *t, uint64_t id)
+{
+	struct peerlane_nvmedev_revoke request = { .id = (uint32_t)id };
+
+	call(of(t)->fd, PEERLANE_NVMEDEV_IOC_REVOKE, &request);
+}
+
+static uint64_t kmod_leaving(struct pl_nvme_transport *t, int *fd)
+{
+	struct peerlane_nvmedev_leaving request = { 0 };
+
+	*fd = of(t)->fd;
+	return call(of(t)->fd, PEERLANE_NVMEDEV_IOC_LEAVING, &request) ? 0 : request.id;
 }
 
 /* The mapping of @request, with the addresses put where @node has them. */
@@ -318,4 +376,8 @@ const struct pl_nvme_transport_ops pl_nvme_transport_kmod = {
 	.window = kmod_window,
 	.reset = kmod_reset,
 	.stopped = kmod_stopped,
+	.grant = kmod_grant,
+	.leaving = kmod_leaving,
+	.revoke = kmod_revoke,
+	.adopt = kmod_adopt,
 };

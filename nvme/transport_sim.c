@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define PAGE ((size_t)4096)
@@ -47,6 +48,7 @@ struct sim {
 	struct pl_nvme_transport t;
 	struct pl_simnvme *c;		  /* in this process */
 	struct pl_simnvme_client *client; /* or elsewhere */
+	struct pl_simnvme_server *server; /* in this process, and serving those that were let in */
 	bool has_thread, scatter;
 	pthread_mutex_t lock; /* guards what follows */
 	uint64_t next_iova, last_iova;
@@ -63,7 +65,9 @@ static bool sim_gone(struct pl_nvme_transport *t)
 	const volatile uint32_t *csts =
 		(const volatile uint32_t *)((volatile char *)t->bar0.ptr + PL_NVME_REG_CSTS);
 
-	return __atomic_load_n(csts, __ATOMIC_ACQUIRE) == UINT32_MAX;
+	if (__atomic_load_n(csts, __ATOMIC_ACQUIRE) == UINT32_MAX)
+		return true;
+	return !sim_of(t)->c && pl_simnvme_client_gone(sim_of(t)->client);
 }
 
 /* Addresses for so many bytes: 0 if there are none left. */
@@ -103,7 +107,7 @@ static void unmap_parts(struct sim *s, struct sim_map *map)
 
 		if (s->c)
 			pl_simnvme_unmap(s->c, part->iova, part->bytes);
-		else
+		else if (s->client)
 			pl_simnvme_client_unmap(s->client, part->iova, part->bytes);
 	}
 }
@@ -281,7 +285,13 @@ static void sim_close(struct pl_nvme_transport *t)
 
 	if (!t)
 		return;
-	/* The controller first, so that it touches nothing any more. */
+	/*
+	 * The controller first, so that it touches nothing any more. One that is elsewhere sees to that when
+	 * the connection ends.
+	 */
+	pl_simnvme_disconnect(s->client);
+	s->client = NULL;
+	pl_simnvme_unserve(s->server);
 	if (s->c)
 		pl_simnvme_stop(s->c);
 	while (s->maps) {
@@ -291,7 +301,6 @@ static void sim_close(struct pl_nvme_transport *t)
 		destroy_map(s, map);
 	}
 	pl_simnvme_destroy(s->c);
-	pl_simnvme_disconnect(s->client);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -357,19 +366,16 @@ static int sim_open(const char *address, struct pl_nvme_transport **out)
 	return 0;
 }
 
-static int sim_unix_open(const char *address, struct pl_nvme_transport **out)
+static int use_client(struct pl_simnvme_client *client, struct pl_nvme_transport **out)
 {
 	struct sim *s = make_sim(&pl_nvme_transport_sim_unix);
-	int rc;
 
-	if (!s)
+	if (!s) {
+		pl_simnvme_disconnect(client);
 		return -ENOMEM;
-	s->has_thread = true;
-	rc = pl_simnvme_connect(address, &s->client);
-	if (rc) {
-		sim_close(&s->t);
-		return rc == -ENOENT || rc == -ECONNREFUSED ? -ENODEV : rc;
 	}
+	s->has_thread = true;
+	s->client = client;
 	/* Clients of one controller share its addresses: each takes its own part of them. */
 	s->next_iova = FIRST_IOVA + pl_simnvme_client_base(s->client);
 	s->last_iova = s->next_iova + CLIENT_IOVAS;
@@ -379,13 +385,88 @@ static int sim_unix_open(const char *address, struct pl_nvme_transport **out)
 	return 0;
 }
 
+static int sim_unix_open(const char *address, struct pl_nvme_transport **out)
+{
+	struct pl_simnvme_client *client;
+	int rc = pl_simnvme_connect(address, &client);
+
+	if (rc)
+		return rc == -ENOENT || rc == -ECONNREFUSED ? -ENODEV : rc;
+	return use_client(client, out);
+}
+
+static int sim_unix_adopt(int fd, struct pl_nvme_transport **out)
+{
+	struct pl_simnvme_client *client;
+	int rc = pl_simnvme_adopt(fd, &client);
+
+	if (!rc)
+		rc = use_client(client, out);
+	/* As the module has it: registers are only to be looked at. */
+	if (!rc &&
+	    mprotect((void *)(uintptr_t)(*out)->bar0.ptr, PL_NVME_REG_DOORBELLS, PROT_READ)) {
+		rc = -errno;
+		sim_close(*out);
+	}
+	return rc;
+}
+
+/* A controller in this process gets a server, of which this process is the first client. */
+static int start_serving(struct sim *s)
+{
+	struct pl_simnvme_client *client = NULL;
+	int pair[2], rc;
+
+	if (!s->has_thread || s->next_iova > FIRST_IOVA + CLIENT_IOVAS)
+		return -EOPNOTSUPP;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return -errno;
+	rc = pl_simnvme_serve_one(s->c, pair[0], &s->server);
+	if (rc) {
+		close(pair[0]);
+		close(pair[1]);
+		return rc;
+	}
+	rc = pl_simnvme_adopt(pair[1], &client);
+	if (rc) {
+		pl_simnvme_unserve(s->server);
+		s->server = NULL;
+		return rc;
+	}
+	s->client = client;
+	/* The clients' addresses come behind these. */
+	s->last_iova = FIRST_IOVA + CLIENT_IOVAS;
+	return 0;
+}
+
+static int sim_grant(struct pl_nvme_transport *t, size_t bar0_bytes, struct pl_nvme_grant *out)
+{
+	struct sim *s = sim_of(t);
+	int rc = 0;
+
+	(void)bar0_bytes; /* its BAR is one file */
+	pthread_mutex_lock(&s->lock);
+	if (!s->client)
+		rc = start_serving(s);
+	pthread_mutex_unlock(&s->lock);
+	if (rc)
+		return rc;
+	out->kind = pl_nvme_transport_sim_unix.name;
+	return pl_simnvme_client_grant(s->client, &out->fd, &out->id);
+}
+
+static void sim_revoke(struct pl_nvme_transport *t, uint64_t id)
+{
+	pl_simnvme_client_revoke(sim_of(t)->client, id);
+}
+
 static int sim_reset(struct pl_nvme_transport *t)
 {
 	struct sim *s = sim_of(t);
 
 	if (sim_gone(t))
 		return -ENODEV;
-	if (s->client)
+	if (!s->c)
 		return pl_simnvme_client_reset(s->client);
 	pl_simnvme_reset(s->c);
 	return 0;
@@ -402,12 +483,14 @@ static void sim_idle(struct pl_nvme_transport *t)
 }
 
 /* They differ in how the controller is found. */
-#define SIM_OPS(sim_name, sim_open_fn)                                                             \
+#define SIM_OPS(sim_name, sim_open_fn, sim_adopt_fn)                                               \
 	{                                                                                          \
-		.name = (sim_name), .open = (sim_open_fn), .close = sim_close, .map = sim_map,     \
-		.unmap = sim_unmap, .alloc = sim_alloc, .free = sim_unmap, .gone = sim_gone,       \
-		.reset = sim_reset, .idle = sim_idle,                                              \
+		.name = (sim_name), .open = (sim_open_fn), .adopt = (sim_adopt_fn),                \
+		.close = sim_close, .map = sim_map, .unmap = sim_unmap, .alloc = sim_alloc,        \
+		.free = sim_unmap, .gone = sim_gone, .reset = sim_reset, .idle = sim_idle,         \
+		.grant = sim_grant, .revoke = sim_revoke,                                          \
 	}
 
-const struct pl_nvme_transport_ops pl_nvme_transport_sim = SIM_OPS("sim", sim_open);
-const struct pl_nvme_transport_ops pl_nvme_transport_sim_unix = SIM_OPS("sim-unix", sim_unix_open);
+const struct pl_nvme_transport_ops pl_nvme_transport_sim = SIM_OPS("sim", sim_open, NULL);
+const struct pl_nvme_transport_ops pl_nvme_transport_sim_unix =
+	SIM_OPS("sim-unix", sim_unix_open, sim_unix_adopt);

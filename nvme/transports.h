@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The transports of real devices, for the table in transport.c. */
+/* The transports but those of sim/, for the table in transport.c. */
 #ifndef PL_NVME_TRANSPORTS_H
 #define PL_NVME_TRANSPORTS_H
 
@@ -10,5 +10,8 @@ extern const struct pl_nvme_transport_ops pl_nvme_transport_kmod;
 
 /* Controllers that vfio-pci has, behind an IOMMU: "vfio:0000:01:00.0". */
 extern const struct pl_nvme_transport_ops pl_nvme_transport_vfio;
+
+/* Controllers that another process serves: "served:PATH" of its Unix socket. */
+extern const struct pl_nvme_transport_ops pl_nvme_transport_served;
 
 #endif

@@ -40,7 +40,8 @@ static int send_abort(struct peerlane_nvme_queue *q, const struct pl_nvme_slot *
 	if (nvme->nr_aborts > nvme->id.acl || nvme->nr_aborts >= PL_NVME_ABORTS)
 		return -EAGAIN;
 	rc = pl_nvme_admin_send(nvme, &sqe, PL_NVME_KIND_ABORT);
-	if (!rc)
+	/* Another process has waited for it. */
+	if (!rc && !nvme->t->ops->remote)
 		nvme->nr_aborts++;
 	return rc;
 }

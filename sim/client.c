@@ -5,6 +5,7 @@
 #include "wire.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,34 +70,43 @@ static int say_hello(struct pl_simnvme_client *client)
 	return 0;
 }
 
-int pl_simnvme_connect(const char *path, struct pl_simnvme_client **out)
+int pl_simnvme_adopt(int sock, struct pl_simnvme_client **out)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct pl_simnvme_client *client;
+	struct pl_simnvme_client *client = calloc(1, sizeof(*client));
 	int rc;
 
-	if (strlen(path) >= sizeof(address.sun_path))
-		return -ENAMETOOLONG;
-	memcpy(address.sun_path, path, strlen(path));
-	client = calloc(1, sizeof(*client));
-	if (!client)
+	if (!client) {
+		close(sock);
 		return -ENOMEM;
-	client->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (client->sock < 0) {
-		rc = -errno;
-		free(client);
-		return rc;
 	}
+	client->sock = sock;
 	pthread_mutex_init(&client->lock, NULL);
-	rc = connect(client->sock, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;
-	if (!rc)
-		rc = say_hello(client);
+	rc = say_hello(client);
 	if (rc) {
 		pl_simnvme_disconnect(client);
 		return rc;
 	}
 	*out = client;
 	return 0;
+}
+
+int pl_simnvme_connect(const char *path, struct pl_simnvme_client **out)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int sock, rc;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	memcpy(address.sun_path, path, strlen(path));
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		return -errno;
+	if (connect(sock, (struct sockaddr *)&address, sizeof(address))) {
+		rc = -errno;
+		close(sock);
+		return rc;
+	}
+	return pl_simnvme_adopt(sock, out);
 }
 
 void pl_simnvme_disconnect(struct pl_simnvme_client *client)
@@ -140,6 +150,41 @@ int pl_simnvme_client_unmap(struct pl_simnvme_client *client, uint64_t iova, siz
 	struct pl_sn_request request = { .op = PL_SN_WIRE_UNMAP, .iova = iova, .bytes = bytes };
 
 	return ask_plainly(client, &request, -1);
+}
+
+int pl_simnvme_client_grant(struct pl_simnvme_client *client, int *sock, uint64_t *id)
+{
+	struct pl_sn_request request = { .op = PL_SN_WIRE_GRANT };
+	struct pl_sn_answer answer;
+	int fd, rc = ask(client, &request, -1, &answer, &fd);
+
+	if (!rc)
+		rc = answer.rc;
+	if (!rc && fd < 0)
+		rc = -EPROTO;
+	if (rc) {
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	*sock = fd;
+	*id = answer.base;
+	return 0;
+}
+
+int pl_simnvme_client_revoke(struct pl_simnvme_client *client, uint64_t id)
+{
+	struct pl_sn_request request = { .op = PL_SN_WIRE_REVOKE, .iova = id };
+
+	return ask_plainly(client, &request, -1);
+}
+
+bool pl_simnvme_client_gone(struct pl_simnvme_client *client)
+{
+	struct pollfd fd = { .fd = client->sock };
+
+	/* What a closed other end raises is told without being asked for. */
+	return poll(&fd, 1, 0) == 1 && fd.revents & (POLLHUP | POLLERR | POLLNVAL);
 }
 
 int pl_simnvme_client_reset(struct pl_simnvme_client *client)

@@ -88,10 +88,23 @@ static void drop_shadows(struct pl_simnvme *c)
 	}
 }
 
-void pl_sn_owner_gone(struct pl_simnvme *c, uint64_t owner)
+static void unmap_all(struct pl_simnvme *c, uint64_t owner)
 {
 	struct pl_sn_mapping removed;
 
+	while (pl_sn_dma_remove_owned(&c->dma, owner, &removed))
+		munmap(removed.memory, removed.bytes);
+}
+
+void pl_sn_owner_revoke(struct pl_simnvme *c, uint64_t owner)
+{
+	pl_sn_lock(c);
+	unmap_all(c, owner);
+	pl_sn_unlock(c);
+}
+
+void pl_sn_owner_gone(struct pl_simnvme *c, uint64_t owner)
+{
 	pl_sn_lock(c);
 	if (c->sqs[0] &&
 	    (owns_ring(c, owner, &c->sqs[0]->ring) || owns_ring(c, owner, &c->cqs[0]->ring)))
@@ -100,7 +113,6 @@ void pl_sn_owner_gone(struct pl_simnvme *c, uint64_t owner)
 		delete_queues(c, owner);
 	if (c->shadow && (owns(c, owner, c->shadow) || owns(c, owner, c->event)))
 		drop_shadows(c);
-	while (pl_sn_dma_remove_owned(&c->dma, owner, &removed))
-		munmap(removed.memory, removed.bytes);
+	unmap_all(c, owner);
 	pl_sn_unlock(c);
 }

@@ -96,11 +96,15 @@ void pl_simnvme_counters(struct pl_simnvme *c, struct pl_simnvme_counters *out);
  * was among them the controller is reset. Returns 0, or what socket, bind or thread gave.
  */
 int pl_simnvme_serve(struct pl_simnvme *c, const char *path, struct pl_simnvme_server **out);
+/* The same for the other end of one connected socket, which becomes the server's if this succeeds. */
+int pl_simnvme_serve_one(struct pl_simnvme *c, int sock, struct pl_simnvme_server **out);
 /* End it: clients are cut off. Takes NULL. Before pl_simnvme_destroy(). */
 void pl_simnvme_unserve(struct pl_simnvme_server *s);
 
 /* Reach a controller that is served at path: 0, or what socket, connect or mmap gave. */
 int pl_simnvme_connect(const char *path, struct pl_simnvme_client **out);
+/* The same over a socket that is connected: granted, or served alone. It is the client's, also if this fails. */
+int pl_simnvme_adopt(int sock, struct pl_simnvme_client **out);
 void pl_simnvme_disconnect(struct pl_simnvme_client *client);
 void *pl_simnvme_client_bar(struct pl_simnvme_client *client, size_t *bytes);
 /*
@@ -112,6 +116,15 @@ uint64_t pl_simnvme_client_base(struct pl_simnvme_client *client);
 int pl_simnvme_client_map(struct pl_simnvme_client *client, uint64_t iova, int fd, uint64_t offset,
 			  size_t bytes, unsigned int access);
 int pl_simnvme_client_unmap(struct pl_simnvme_client *client, uint64_t iova, size_t bytes);
+/*
+ * A connection for another process, and its number. That one maps and unmaps, and has BAR0, but neither
+ * resets nor grants. What it has mapped stays when it ends, until it is revoked, or this client ends.
+ */
+int pl_simnvme_client_grant(struct pl_simnvme_client *client, int *sock, uint64_t *id);
+/* End it, with its mappings: the controller has no queue and no command there any more. */
+int pl_simnvme_client_revoke(struct pl_simnvme_client *client, uint64_t id);
+/* Has the server ended this connection, or itself? */
+bool pl_simnvme_client_gone(struct pl_simnvme_client *client);
 /* As pl_simnvme_reset(). */
 int pl_simnvme_client_reset(struct pl_simnvme_client *client);
 /* What pl_simnvme_counters() gives there. */

@@ -13,6 +13,8 @@ enum pl_sn_wire_op {
 	PL_SN_WIRE_UNMAP,
 	PL_SN_WIRE_RESET,
 	PL_SN_WIRE_COUNTERS,
+	PL_SN_WIRE_GRANT, /* the answer brings a connection for another process; base: its number */
+	PL_SN_WIRE_REVOKE, /* iova: that number */
 };
 
 struct pl_sn_request {

@@ -16,6 +16,7 @@ extern const struct pl_command pl_command_nvme_latency;
 extern const struct pl_command pl_command_nvme_list;
 extern const struct pl_command pl_command_nvme_perf;
 extern const struct pl_command pl_command_nvme_read;
+extern const struct pl_command pl_command_nvme_serve;
 extern const struct pl_command pl_command_nvme_unbind;
 extern const struct pl_command pl_command_nvme_verify;
 extern const struct pl_command pl_command_nvme_write;

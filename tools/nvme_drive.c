@@ -16,10 +16,24 @@ static const char *hint(const char *address, int err)
 			return "";
 		return "; write sim:KEY=VALUE,..., or an address that 'peerlane nvme list' tells";
 	case -ENODEV:
-		return "; see 'peerlane nvme list'";
+		return strncmp(address, "served:", 7) != 0 ? "; see 'peerlane nvme list'"
+							   : "; nobody serves there";
+	case -EBUSY:
+		return strncmp(address, "served:", 7) != 0 ? ""
+							   : "; it is served to as many as can be";
 	default:
 		return "";
 	}
+}
+
+int pl_drive_open_as(struct peerlane_nvme **out, const char *address,
+		     const struct peerlane_nvme_options *opt)
+{
+	int err = peerlane_nvme_open(out, address, opt);
+
+	if (err)
+		pl_message_error("%s: %s%s", address, peerlane_nvme_why(), hint(address, err));
+	return err;
 }
 
 int pl_drive_open(struct pl_drive *d, const char *address, const struct pl_drive_want *want)
@@ -33,10 +47,9 @@ int pl_drive_open(struct pl_drive *d, const char *address, const struct pl_drive
 
 	memset(d, 0, sizeof(*d));
 	d->address = address;
-	err = peerlane_nvme_open(&d->nvme, address, &opt);
+	err = pl_drive_open_as(&d->nvme, address, &opt);
 	if (err) {
 		d->nvme = NULL;
-		pl_message_error("%s: %s%s", address, peerlane_nvme_why(), hint(address, err));
 		return err;
 	}
 	d->info.size = sizeof(d->info);

@@ -44,6 +44,10 @@ struct pl_drive_want {
 			0, 0                                                                       \
 	}
 
+/* Opens a controller with the options; what failed was said on standard error. */
+int pl_drive_open_as(struct peerlane_nvme **out, const char *address,
+		     const struct peerlane_nvme_options *opt);
+
 /*
  * Opens the controller alone. What failed was said on standard error; returns 0 or a negative errno.
  */

@@ -6,7 +6,7 @@
  * A program opens a controller, maps memory for it, creates queue pairs and submits I/O, whose
  * completions it polls. A queue pair, with all functions that take one, belongs to one thread at a time;
  * everything else may be used by any thread. Whoever opens a controller owns all of it: no kernel driver
- * and no other program has it meanwhile. Functions return 0, a count, or a negative errno; nothing sets
+ * and no other program has it meanwhile, but those that peerlane/nvme_serve.h lets in. Functions return 0, a count, or a negative errno; nothing sets
  * errno. Not for use in a forked child.
  */
 #ifndef PEERLANE_NVME_H
@@ -56,7 +56,7 @@ struct peerlane_nvme_options {
  * @address: "TRANSPORT:ADDRESS", for example "sim:disk0"
  * @opt: options, or NULL for defaults
  *
- * The controller is reset, whatever it was doing.
+ * The controller is reset, whatever it was doing; but not one that another process serves ("served:PATH").
  *
  * Return: 0; -EINVAL a bad option or address; -ENODEV no such device, or it went away; -EBUSY somebody
  * else has it; -EACCES not allowed; -ETIMEDOUT it does not get ready in the time it promises; -EIO it
@@ -91,7 +91,8 @@ void peerlane_nvme_close(struct peerlane_nvme *nvme);
  * @nvme: controller
  *
  * Every outstanding command is reported by its queue, once: as completed if it was, else with the
- * error -ECONNRESET. Queues, maps and namespaces stay. Also revives a controller given up as dead.
+ * error -ECONNRESET. Queues, maps and namespaces stay. Also revives a controller given up as dead. Of a
+ * controller that another process serves, only the queues of this one are made anew.
  *
  * Return: 0; else as peerlane_nvme_open(), and the controller is dead.
  */
@@ -214,7 +215,8 @@ const char *peerlane_nvme_status_text(const struct peerlane_nvme_completion *cpl
  *
  * Context: may sleep; one admin command runs at a time.
  *
- * Return: 0; -EINVAL bad arguments; -EPERM an opcode that is the driver's own business; -ETIMEDOUT,
+ * Return: 0; -EINVAL bad arguments; -EPERM an opcode that is the driver's own business, or that the
+ * process which serves the controller does not allow; -ETIMEDOUT,
  * and the controller was reset; -ENODEV it is gone; else the errno of the status.
  */
 int peerlane_nvme_admin(struct peerlane_nvme *nvme, const struct pl_nvme_sqe *command, void *data,

@@ -18,7 +18,7 @@
  * a process with CAP_SYS_RAWIO can open it.
  *
  * Rules that hold everywhere:
- * - One open file at a time; a second open() fails with -EBUSY.
+ * - One open file at a time; a second open() fails with -EBUSY. Others get theirs by GRANT.
  * - Every struct has a fixed size and no hidden padding. Reserved members and unknown flags must be
  *   zero, or the call fails with -EINVAL. Outputs are written only when the call succeeds.
  * - Before a successful HELLO, every other call and mmap() fail with -EPROTO.
@@ -30,6 +30,19 @@
  * disabled and cut off from memory (%PEERLANE_NVMEDEV_STOPPED), then the memory goes. Other mappings
  * stay. PEERLANE_NVMEDEV_IOC_RESET lets the controller work again. To unpin memory that is mapped
  * waits for the mapping's end; unmap first.
+ *
+ * Sharing: GRANT makes a descriptor for another process, a client, which is passed over a Unix
+ * socket. With it the client says HELLO, asks INFO, maps memory of its own, and has BAR 0: the first
+ * 4096 bytes, the registers, for reading; what follows, the doorbells, also for writing. Queues are
+ * the business of whoever opened the device, the owner. What a client has mapped does not end when
+ * the client does: the controller may be writing there. It ends when the owner says by REVOKE that the
+ * controller is done with it, or when the owner's own file is closed, which stops the controller
+ * first. From then on the descriptor is as that of a device that is gone. When memory of a GPU goes away
+ * that a client has mapped, the owner is asked first, by poll() and LEAVING, to revoke that client; so
+ * the others go on. Only if it does not within ten seconds is the controller stopped. Doorbells of several queues
+ * share a page, and a client writes addresses into its queues that nobody checks: with a translating
+ * IOMMU those of all that is mapped for the controller are possible, without one, all. So a client is
+ * trusted as far as the device goes; what it does not get are registers, resets and admin commands.
  *
  * The device goes away (unplugged, or taken by another driver): every call fails with -ENODEV, and
  * registers read as all ones, writes to them go nowhere. Memory from %PEERLANE_NVMEDEV_ALLOC stays
@@ -174,5 +187,60 @@ struct peerlane_nvmedev_unmap {
  * stop).
  */
 #define PEERLANE_NVMEDEV_IOC_RESET _IO(PEERLANE_NVMEDEV_IOC_MAGIC, 36)
+
+/**
+ * struct peerlane_nvmedev_grant - a descriptor for another process
+ * @bar0_bytes: in: how much of BAR 0 it may map, rounded up to whole pages: registers, and doorbells of
+ *              the queues there are; more than 4096
+ * @flags: in: zero
+ * @fd: out: the descriptor, closed on exec
+ * @id: out: its number, for REVOKE; never 0
+ * @reserved: zero
+ *
+ * Fails with -EINVAL (an argument; more than BAR 0 has), -ENOSPC (too many), -EMFILE, -ENOMEM, -ENODEV,
+ * -EPERM (asked by a client), -EOPNOTSUPP (this machine's pages are larger than the registers).
+ */
+struct peerlane_nvmedev_grant {
+	__u64 bar0_bytes;
+	__u32 flags;
+	__s32 fd;
+	__u32 id;
+	__u32 reserved[3];
+};
+
+/**
+ * struct peerlane_nvmedev_revoke - end a descriptor that was granted, and all that it has mapped
+ * @id: in: from GRANT
+ * @flags: in: zero
+ * @reserved: zero
+ *
+ * The owner has deleted the client's queues before, or disabled the controller. Whether the client still
+ * has the descriptor open does not matter. Fails with -ENOENT (no such number), -EPERM (asked by a
+ * client). Works when the device is gone.
+ */
+struct peerlane_nvmedev_revoke {
+	__u32 id;
+	__u32 flags;
+	__u64 reserved[2];
+};
+
+/**
+ * struct peerlane_nvmedev_leaving - who is to be revoked at once
+ * @id: out: number of a client whose GPU memory goes away; 0: there is none
+ * @reserved: zero
+ *
+ * While there is one, poll() of the owner's file says POLLPRI. Fails with -EPERM (asked by a client).
+ */
+struct peerlane_nvmedev_leaving {
+	__u32 id;
+	__u32 reserved[3];
+};
+
+#define PEERLANE_NVMEDEV_IOC_GRANT                                                                 \
+	_IOWR(PEERLANE_NVMEDEV_IOC_MAGIC, 37, struct peerlane_nvmedev_grant)
+#define PEERLANE_NVMEDEV_IOC_REVOKE                                                                \
+	_IOW(PEERLANE_NVMEDEV_IOC_MAGIC, 38, struct peerlane_nvmedev_revoke)
+#define PEERLANE_NVMEDEV_IOC_LEAVING                                                               \
+	_IOWR(PEERLANE_NVMEDEV_IOC_MAGIC, 39, struct peerlane_nvmedev_leaving)
 
 #endif

@@ -303,6 +303,46 @@ static void shared_by_processes(void **state)
 	server_stop(server, stop);
 }
 
+/* A connection that a client lets another one have: what it may not, and when its mappings end. */
+static void granted(void **state)
+{
+	struct pl_simnvme_client *first, *second;
+	int stop, sock;
+	pid_t server = server_start("sim:", &stop);
+	struct host h;
+	uint64_t id, other;
+
+	(void)state;
+	host_connect(&h, server_path, HOST_IOVA);
+	assert_int_equal(pl_simnvme_client_grant(h.client, &sock, &id), 0);
+	assert_int_equal(pl_simnvme_adopt(sock, &first), 0);
+	assert_int_equal(pl_simnvme_client_reset(first), -1);
+	assert_int_equal(pl_simnvme_client_grant(first, &sock, &other), -1);
+	assert_int_equal(pl_simnvme_client_revoke(first, id), -1);
+	assert_int_equal(pl_simnvme_client_map(first, GUEST_IOVA, h.fd, 0, 4096, RW), 0);
+	assert_int_equal(host_counters(&h).mappings, 2);
+	/* It goes, and its mapping stays until the one that let it in says so. */
+	pl_simnvme_disconnect(first);
+	assert_int_equal(pl_simnvme_client_grant(h.client, &sock, &other), 0);
+	assert_int_equal(pl_simnvme_adopt(sock, &second), 0);
+	assert_int_equal(host_counters(&h).mappings, 2);
+	assert_int_equal(pl_simnvme_client_revoke(h.client, 12345), -2);
+	assert_int_equal(pl_simnvme_client_revoke(h.client, id), 0);
+	assert_int_equal(host_counters(&h).mappings, 1);
+	assert_int_equal(pl_simnvme_client_map(second, GUEST_IOVA, h.fd, 0, 4096, RW), 0);
+	assert_false(pl_simnvme_client_gone(second));
+	/* With who let it in, it is cut off. */
+	host_close(&h);
+	while (!pl_simnvme_client_gone(second))
+		sched_yield();
+	assert_true(pl_simnvme_client_map(second, 0, sock, 0, 4096, RW) < 0);
+	pl_simnvme_disconnect(second);
+	host_connect(&h, server_path, HOST_IOVA);
+	wait_mappings(&h, 1);
+	host_close(&h);
+	server_stop(server, stop);
+}
+
 /* Who talks nonsense is cut off, and the others are not disturbed. */
 static void nonsense(void **state)
 {
@@ -341,7 +381,7 @@ int main(void)
 		cmocka_unit_test(in_a_thread),	    cmocka_unit_test(mapping_under_load),
 		cmocka_unit_test(many_controllers), cmocka_unit_test(other_process),
 		cmocka_unit_test(killed_client),    cmocka_unit_test(shared_by_processes),
-		cmocka_unit_test(nonsense),
+		cmocka_unit_test(granted),	    cmocka_unit_test(nonsense),
 	};
 
 	return cmocka_run_group_tests(tests, server_setup, server_teardown);

@@ -41,7 +41,7 @@ offers cp --no -- --no-verify
 offers cp a -- 'a file'
 offers bench --plot a -- 'a file'
 offers stat $$ -- $$
-offers nvme '' -- bind unbind list identify read write verify latency perf
+offers nvme '' -- bind unbind list identify read write verify latency perf serve
 offers nvme b -- bind
 offers help nvme u -- unbind
 offers nvme bind --d -- --driver
