@@ -45,8 +45,8 @@ static const struct shape shapes[] = {
 	{ 1, 2, 1, 1, 1, 1 },	 /* one slot */
 	{ 1, 4, 3, 1, 1, 1 },	 /* shared, full, wraps often */
 	{ 2, 64, 4, 8, 4, 2 },	 /* shared, more slots than lanes */
-	{ 3, 64, 1, 16, 32, 2 }, /* fewer slots than lanes */
-	{ 4, 64, 1, 0, 32, 1 },	 /* a whole warp */
+	{ 1, 64, 1, 16, 32, 1 }, /* fewer slots than lanes */
+	{ 2, 64, 1, 0, 32, 2 },	 /* a whole warp */
 };
 
 static void check_all_shapes(int fd)
