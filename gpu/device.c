@@ -14,8 +14,10 @@ int pl_device_create(enum peerlane_device_server server, const struct peerlane_d
 	struct peerlane_device *dev = calloc(1, sizeof(*dev));
 	int err;
 
-	if (!dev)
-		return pl_fail(-ENOMEM, "no memory for a device");
+	if (!dev) {
+		pl_fail(-ENOMEM, "no memory for a device");
+		return -ENOMEM;
+	}
 	dev->server = server;
 	dev->nr_controllers = 1;
 	dev->page_bytes = PL_PROXY_PAGE;
