@@ -143,9 +143,9 @@ struct peerlane_model_file {
  *
  * Refused: headers over 100 000 000 bytes, JSON that is malformed or has a name twice, unknown
  * types, shapes whose size overflows, sizes that do not fit the offsets, data that overlaps,
- * leaves a gap or does not end where the file does; in an index file, shards that are not
- * there, are outside of its folder, or lack a tensor. Tensors of a shard that the index does
- * not name are left out.
+ * leaves a gap or does not end where the file does, more than 64 dimensions; in an index file,
+ * shards that are not there, are outside of its folder, or lack a tensor. Tensors of a shard
+ * that the index does not name are left out.
  *
  * Context: any thread. Several threads may use the model at once. Reads headers only.
  *
@@ -231,7 +231,8 @@ int peerlane_model_metadata(const struct peerlane_model *model, unsigned int fil
  * @addr: memory for it, @bytes long: the caller's, GPU or host; or set by
  *        peerlane_model_memory_alloc()
  * @bytes: set by all functions that take parts: size of the data
- * @at: set by peerlane_model_layout()
+ * @at: set by peerlane_model_layout() and peerlane_model_memory_alloc(): distance from the
+ *      start of the allocation; 0 where neither was used
  * @sum: set by peerlane_model_load() with PEERLANE_MODEL_CHECKSUM
  *
  * Set what is not used to zero. In memory a part is contiguous, outermost dimension first, like
@@ -274,7 +275,7 @@ int peerlane_model_layout(const struct peerlane_model *model, struct peerlane_mo
 /**
  * peerlane_model_memory_alloc() - allocate memory for parts
  * @model: model
- * @parts: parts; @bytes and @addr are set
+ * @parts: parts; @bytes, @addr and @at are set
  * @nr: how many
  * @gpu: ordinal of the GPU, or -1 for host memory
  * @flags: 0: one allocation for the parts of each file, as peerlane_model_layout() has them; or
@@ -362,8 +363,10 @@ struct peerlane_model_stats {
  * @stats: @size set by the caller, the rest filled; or NULL
  *
  * All parts are checked before the first byte is read. Parts that are neighbours in a file are
- * read together. A slice is read without the rest of its tensor, except that pieces of less
- * than 16 KiB with gaps of less than 16 KiB between them are read with the gaps, through 8 MiB
+ * read together, with one request where memory is laid out by peerlane_model_layout() or
+ * peerlane_model_memory_alloc() (@addr minus @at is the same for all parts of an allocation),
+ * else in batches. A slice is read without the rest of its tensor, except that pieces of less
+ * than 16 KiB with gaps of less than 16 KiB between them are read with the gaps, through 4 MiB
  * of host memory. Parts may be the same tensor, but their memory must not overlap.
  *
  * The size and the time of change of each file are compared with those of when the model was
