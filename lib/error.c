@@ -96,6 +96,9 @@ static const struct {
 	{ EACCES, "permission denied by the file system" },
 	{ EPERM, "not permitted" },
 	{ EROFS, "the file system is read-only" },
+	{ EUCLEAN, "the file is malformed or truncated; peerlane_error() names the place" },
+	{ ESTALE, "the file changed while it was in use" },
+	{ EBADMSG, "a checksum differs: the data is not what was saved" },
 	{ EOWNERDEAD, "this context belongs to the parent process: open a new one after fork" },
 	{ EOPNOTSUPP, "not supported by this back end or file system" },
 };

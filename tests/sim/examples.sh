@@ -32,6 +32,18 @@ says err 'empty: '
 PEERLANE_BACKEND=nonsense expect 1 "$examples/file_to_gpu" src
 says err 'cannot start: '
 
+# Weights: two tensors of four bytes.
+header='{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}'
+# shellcheck disable=SC2059 # the length is a byte of the format
+{ printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0" && printf '%s12345678' "$header"; } >good.safetensors
+expect 0 "$examples/load_model" good.safetensors
+says out '2 tensors, 8 bytes in 1 reads'
+head -c -1 good.safetensors >short.safetensors
+expect 1 "$examples/load_model" short.safetensors
+says err 'short.safetensors: tensor "b": its data ends at byte 8, but the file has only 7'
+expect 2 "$examples/load_model"
+says err 'usage: load_model'
+
 expect 1 "$examples/pin_mmap" 0
 says err 'usage: pin_mmap'
 expect 1 "$examples/pin_mmap" 1 2

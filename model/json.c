@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+/* JSON objects member by member; see json.h. */
+#include "json.h"
+
+#include "error.h"
+#include "words.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* A header is an object of objects of arrays; what is ignored may be somewhat deeper. */
+#define MAX_DEPTH 16
+
+static int malformed(const struct pl_json *j, const char *what)
+{
+	return pl_fail(-EUCLEAN, "%s: malformed JSON at byte %zu: %s", pl_words_file(j->file).text,
+		       (size_t)(j->at - j->begin), what);
+}
+
+int pl_json_init(struct pl_json *j, const char *file, const char *text, size_t bytes)
+{
+	*j = (struct pl_json){ .file = file, .begin = text, .at = text, .end = text + bytes };
+	j->tok = json_tokener_new_ex(MAX_DEPTH);
+	if (!j->tok)
+		return pl_fail(-ENOMEM, "no memory to read JSON");
+	json_tokener_set_flags(j->tok, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS |
+					       JSON_TOKENER_VALIDATE_UTF8);
+	return 0;
+}
+
+void pl_json_fini(struct pl_json *j)
+{
+	if (j->tok)
+		json_tokener_free(j->tok);
+	j->tok = NULL;
+}
+
+static void skip_space(struct pl_json *j)
+{
+	while (j->at < j->end &&
+	       (*j->at == ' ' || *j->at == '\t' || *j->at == '\n' || *j->at == '\r'))
+		j->at++;
+}
+
+/* Whether the next character that is no space is @c; then it is behind us. */
+static bool take(struct pl_json *j, char c)
+{
+	skip_space(j);
+	if (j->at == j->end || *j->at != c)
+		return false;
+	j->at++;
+	return true;
+}
+
+/* One value, whatever it is, by json-c. */
+static int parse(struct pl_json *j, struct json_object **out)
+{
+	size_t left = (size_t)(j->end - j->at);
+	enum json_tokener_error err;
+
+	json_tokener_reset(j->tok);
+	*out = json_tokener_parse_ex(j->tok, j->at, left < INT_MAX ? (int)left : INT_MAX);
+	err = json_tokener_get_error(j->tok);
+	j->at += json_tokener_get_parse_end(j->tok);
+	if (err == json_tokener_success)
+		return 0;
+	return malformed(j, err == json_tokener_continue ? "it ends too early"
+							 : json_tokener_error_desc(err));
+}
+
+int pl_json_enter(struct pl_json *j)
+{
+	j->first = true;
+	return take(j, '{') ? 0 : malformed(j, "an object must begin here");
+}
+
+bool pl_json_is_text(struct json_object *o)
+{
+	return json_object_is_type(o, json_type_string) &&
+	       strlen(json_object_get_string(o)) == (size_t)json_object_get_string_len(o);
+}
+
+int pl_json_next(struct pl_json *j, struct json_object **key)
+{
+	int err;
+
+	if (take(j, '}')) {
+		j->first = false;
+		return 0;
+	}
+	if (!j->first && !take(j, ','))
+		return malformed(j, "a comma or the end of the object must follow");
+	j->first = false;
+	skip_space(j);
+	if (j->at == j->end || *j->at != '"')
+		return malformed(j, "a name in quotes must follow");
+	err = parse(j, key);
+	if (err)
+		return err;
+	if (!pl_json_is_text(*key))
+		err = malformed(j, "a name has a NUL character");
+	else if (!take(j, ':'))
+		err = malformed(j, "a colon must follow the name");
+	if (err)
+		json_object_put(*key);
+	return err ? err : 1;
+}
+
+/* Members of the object whose text, which json-c has read, is [@p, @end). */
+static size_t count_members(const char *p, const char *end)
+{
+	bool in_string = false;
+	size_t depth = 0, n = 0;
+
+	for (; p < end; p++) {
+		if (in_string && *p == '\\')
+			p++;
+		else if (*p == '"')
+			in_string = !in_string;
+		else if (in_string)
+			continue;
+		else if (*p == '\'')
+			return SIZE_MAX; /* json-c takes such quotes, JSON does not */
+		else if (*p == '{' || *p == '[')
+			depth++;
+		else if (*p == '}' || *p == ']')
+			depth--;
+		else if (*p == ':' && depth == 1)
+			n++;
+	}
+	return n;
+}
+
+int pl_json_value(struct pl_json *j, struct json_object **value)
+{
+	const char *from;
+	int err;
+
+	skip_space(j);
+	from = j->at;
+	/* json-c takes the end of the text for the end of a number, and a comment for nothing. */
+	if (from == j->end || *from == '/')
+		return malformed(j, "a value must follow");
+	err = parse(j, value);
+	if (err)
+		return err;
+	if (json_object_is_type(*value, json_type_object) &&
+	    count_members(from, j->at) != (size_t)json_object_object_length(*value)) {
+		j->at = from;
+		err = malformed(j, "an object has a name twice, or one without quotes");
+		json_object_put(*value);
+	}
+	return err;
+}
+
+int pl_json_end(struct pl_json *j)
+{
+	skip_space(j);
+	return j->at == j->end ? 0 : malformed(j, "nothing may follow the object");
+}
+
+bool pl_json_number(struct json_object *o, uint64_t *out)
+{
+	if (!json_object_is_type(o, json_type_int) || json_object_get_int64(o) < 0)
+		return false;
+	*out = json_object_get_uint64(o);
+	/* What does not fit is the largest number to json-c. */
+	return *out < INT64_MAX;
+}

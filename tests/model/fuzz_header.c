@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Fuzzes the readers of headers and of index files. What is accepted must be sound: tensors one after the
+ * other, sizes that fit, names once, shards inside their folder.
+ *   fuzz_header [SEED [SECONDS [FOLDER]]]   random texts, made from good ones (the default lasts 3 s);
+ *                                            with 0 seconds the good ones are written to FOLDER
+ * Compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ */
+#include "header.h"
+#include "index.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool good)
+{
+	if (!good)
+		abort();
+}
+
+static void check_header(const struct pl_header *h, uint64_t data_bytes)
+{
+	uint64_t at = 0, bytes;
+
+	for (size_t i = 0; i < h->nr; i++) {
+		const struct pl_tensor *t = h->tensors[i];
+
+		require(t->begin == at && t->end >= at && t->end <= data_bytes);
+		require(t->nr_dims <= PL_MAX_DIMS && peerlane_dtype_name(t->dtype));
+		require(!pl_shape_bytes(t->dtype, t->shape, t->nr_dims, &bytes));
+		require(bytes == t->end - t->begin);
+		require(pl_header_find(h, t->name) == t);
+		require(bytes == 0 || pl_header_at(h, at) == t);
+		at = t->end;
+	}
+	require(at == data_bytes);
+	for (size_t i = 0; i < h->nr_metadata; i++)
+		require(h->metadata[i].key && h->metadata[i].value);
+}
+
+static void check_index(const struct pl_index *x)
+{
+	require(x->nr > 0 && x->nr_shards > 0);
+	for (size_t i = 0; i < x->nr; i++) {
+		require(x->entries[i].shard < x->nr_shards);
+		require(!i || strcmp(x->entries[i - 1].tensor, x->entries[i].tensor) < 0);
+	}
+	for (unsigned int i = 0; i < x->nr_shards; i++) {
+		const char *s = x->shards[i];
+
+		require(*s && *s != '/' && strcmp(s, "..") != 0 && strncmp(s, "../", 3) != 0);
+		require(!strstr(s, "/../"));
+	}
+}
+
+static unsigned long accepted;
+
+/* The first two bytes say how much data there is; the rest is the text, for both readers. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct pl_header h;
+	struct pl_index x;
+	uint64_t data_bytes;
+	char *text;
+
+	if (size < 2)
+		return 0;
+	data_bytes = data[0] | (uint64_t)data[1] << 8;
+	/* A copy of its own length, so that a read past its end is seen. */
+	text = malloc(size - 2 ? size - 2 : 1);
+	require(text);
+	memcpy(text, data + 2, size - 2);
+	if (!pl_header_parse("fuzz", text, size - 2, data_bytes, &h)) {
+		check_header(&h, data_bytes);
+		pl_header_fini(&h);
+		accepted++;
+	}
+	if (!pl_index_parse("fuzz", text, size - 2, &x)) {
+		check_index(&x);
+		pl_index_fini(&x);
+		accepted++;
+	}
+	free(text);
+	return 0;
+}
+
+#ifndef FUZZ_LIB
+static uint64_t state;
+
+static uint64_t rnd(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	return state ^= state << 17;
+}
+
+static const struct {
+	uint16_t data_bytes;
+	const char *text;
+} seeds[] = {
+	{ 14, "{\"__metadata__\":{\"format\":\"pt\",\"peerlane.xxh3:a\":\"0123456789abcdef\"},"
+	      "\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
+	      "\"b\":{\"dtype\":\"F4\",\"shape\":[4,3],\"data_offsets\":[8,14]}}" },
+	{ 9, "{\"x\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
+	     "\"y\\u00e4\":{\"shape\":[0,5],\"data_offsets\":[8,8],\"dtype\":\"BF16\"},"
+	     "\"z\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[8,9],\"q\":[{}]}}   " },
+	{ 0, "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"a\":\"m-1.safetensors\","
+	     "\"b\":\"m-2.safetensors\",\"c\":\"sub/m-1.safetensors\"}}" },
+	{ 0, "{}" },
+};
+
+#define NR_SEEDS (sizeof(seeds) / sizeof(seeds[0]))
+
+static size_t mutate(uint8_t *out, size_t room)
+{
+	static const char pieces[] =
+		"{}[]\",:-0918446744073709551615e.truenull\\u0000../\"shape\":[0,4]}}\\\"";
+	size_t which = rnd() % NR_SEEDS, len = strlen(seeds[which].text) + 2;
+	uint16_t data_bytes =
+		(uint16_t)(rnd() % 8 ? seeds[which].data_bytes : (uint16_t)(rnd() % 32));
+
+	memcpy(out, &data_bytes, 2);
+	memcpy(out + 2, seeds[which].text, len - 2);
+	for (uint64_t n = rnd() % 8; n; n--) {
+		size_t at = 2 + rnd() % (len - 2), run = 1 + rnd() % 8;
+
+		switch (rnd() % 5) {
+		case 0:
+			out[at] = (uint8_t)rnd();
+			break;
+		case 1:
+			out[at] = (uint8_t)pieces[rnd() % (sizeof(pieces) - 1)];
+			break;
+		case 2:
+			/* A digit for a digit keeps most of it well-formed. */
+			for (size_t i = at; i < len; i++) {
+				if (out[i] >= '0' && out[i] <= '9') {
+					out[i] = (uint8_t)('0' + rnd() % 10);
+					break;
+				}
+			}
+			break;
+		case 3:
+			if (at + run < len && len > 10) {
+				memmove(out + at, out + at + run, len - at - run);
+				len -= run;
+			}
+			break;
+		default:
+			if (len + run < room) {
+				memmove(out + at + run, out + at, len - at);
+				memcpy(out + at, pieces + rnd() % (sizeof(pieces) - 9), run);
+				len += run;
+			}
+			break;
+		}
+	}
+	return len;
+}
+
+static int write_seeds(const char *folder)
+{
+	for (size_t i = 0; i < NR_SEEDS; i++) {
+		char path[4096];
+		FILE *f;
+
+		snprintf(path, sizeof(path), "%s/seed-%zu", folder, i);
+		f = fopen(path, "w");
+		if (!f)
+			return 1;
+		fwrite(&seeds[i].data_bytes, 2, 1, f);
+		fputs(seeds[i].text, f);
+		if (fclose(f))
+			return 1;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	time_t end = time(NULL) + (argc > 2 ? atoi(argv[2]) : 3);
+	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+	unsigned long nr = 0;
+	uint8_t data[1024];
+
+	if (argc > 3)
+		return write_seeds(argv[3]);
+	state = seed * 0x9e3779b97f4a7c15ull + 1;
+	for (; time(NULL) < end || nr < 5000; nr++)
+		LLVMFuzzerTestOneInput(data, mutate(data, sizeof(data)));
+	printf("%lu texts, %lu accepted, seed %lu\n", nr, accepted, (unsigned long)seed);
+	/* A reader that accepts nothing would have nothing to check. */
+	return !accepted;
+}
+#endif
