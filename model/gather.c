@@ -27,13 +27,20 @@ static int fetch(struct pl_mover *m, const struct pl_span *s, char *mem, uint64_
 				.offset = offset,
 				.arg = s->shard };
 	struct peerlane_error_info info = { .size = sizeof(info) };
-	ssize_t n = peerlane_read(s->shard->file, mem, bytes, (off_t)offset);
 
-	m->nr_requests++;
-	if (n >= 0 && (uint64_t)n == bytes)
-		return 0;
-	peerlane_error(&info);
-	return m->fault(&move, offset + (n > 0 ? (uint64_t)n : 0), n < 0 ? (int)n : 0, info.text);
+	/* The reason for less than all comes with the next call. */
+	for (uint64_t got = 0; got < bytes;) {
+		ssize_t n = peerlane_read(s->shard->file, mem + got, bytes - got,
+					  (off_t)(offset + got));
+
+		m->nr_requests++;
+		if (n <= 0) {
+			peerlane_error(&info);
+			return m->fault(&move, offset + got, (int)n, info.text);
+		}
+		got += (uint64_t)n;
+	}
+	return 0;
 }
 
 int pl_gather_run(struct pl_mover *m, const struct pl_span *s, char *addr, uint64_t *file_bytes)

@@ -129,7 +129,7 @@ static int take_sums(const char *file, const struct pl_header *h)
 		const char *key = h->metadata[i].key, *value = h->metadata[i].value;
 		struct pl_tensor *t;
 
-		if (strncmp(key, PL_SUM_KEY, prefix))
+		if (strncmp(key, PL_SUM_KEY, prefix) != 0)
 			continue;
 		t = pl_header_find(h, key + prefix);
 		if (!t)

@@ -105,12 +105,7 @@ static int read_object(struct pl_json *j, struct list *l)
 		if (!is_map && !err)
 			json_object_put(value);
 	}
-	if (!err)
-		err = pl_json_end(j);
-	if (!err && !l->nr)
-		err = pl_fail(-EUCLEAN, "%s: no weight_map with tensors in it",
-			      pl_words_file(l->file).text);
-	return err;
+	return err ? err : pl_json_end(j);
 }
 
 static int by_tensor(const void *a, const void *b)
@@ -153,6 +148,9 @@ static int make(struct list *l, struct pl_index *out)
 {
 	int err;
 
+	if (!l->pairs || !l->nr)
+		return pl_fail(-EUCLEAN, "%s: no weight_map with tensors in it",
+			       pl_words_file(l->file).text);
 	qsort(l->pairs, l->nr, sizeof(*l->pairs), by_tensor);
 	for (size_t i = 1; i < l->nr; i++)
 		if (!strcmp(l->pairs[i].tensor, l->pairs[i - 1].tensor))

@@ -87,7 +87,7 @@ static int allocate(struct peerlane_model_memory *mem, uint64_t bytes)
 static int allocate_group(struct peerlane_model_memory *mem, const struct pl_placed *list,
 			  size_t from, size_t to, struct peerlane_model_part *parts)
 {
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	int err = lay_out(list, from, to, parts, &bytes);
 
 	if (!err && bytes)

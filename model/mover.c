@@ -56,6 +56,48 @@ int pl_mover_tell(struct pl_mover *m, uint64_t bytes)
 	return 0;
 }
 
+/* One at a time, in pieces only where somebody listens. */
+static int move_large(struct pl_mover *m, const struct pl_move *move)
+{
+	struct peerlane_error_info info = { .size = sizeof(info) };
+	uint64_t done = 0;
+	int err = 0;
+
+	while (done < move->bytes && !err) {
+		uint64_t left = move->bytes - done, bytes = left;
+		ssize_t n;
+
+		if (m->progress && left > PIECE_BYTES)
+			bytes = PIECE_BYTES;
+		if (m->op == PEERLANE_READ)
+			n = peerlane_read(move->file, move->addr + done, bytes,
+					  (off_t)(move->offset + done));
+		else
+			n = peerlane_write(move->file, move->addr + done, bytes,
+					   (off_t)(move->offset + done), 0);
+		m->nr_requests++;
+		if (n <= 0) {
+			peerlane_error(&info);
+			return m->fault(move, move->offset + done, (int)n, info.text);
+		}
+		/* The reason for less than all comes with the next call. */
+		done += (uint64_t)n;
+		err = pl_mover_tell(m, (uint64_t)n);
+	}
+	return err;
+}
+
+/* What comes after the first @got bytes: the call says why they came short, or does it. */
+static int move_rest(struct pl_mover *m, const struct pl_move *move, uint64_t got)
+{
+	struct pl_move rest = *move;
+
+	rest.addr += got;
+	rest.offset += got;
+	rest.bytes -= got;
+	return move_large(m, &rest);
+}
+
 /* Collects events until at most @most requests are in flight. */
 static int collect(struct pl_mover *m, unsigned int most)
 {
@@ -77,9 +119,9 @@ static int collect(struct pl_mover *m, unsigned int most)
 				err = m->fault(move, move->offset, (int)got,
 					       peerlane_strerror((int)got));
 			else if (!err && (uint64_t)got < move->bytes)
-				err = m->fault(move, move->offset + (uint64_t)got, 0, "");
-			else
-				bytes += move->bytes;
+				err = move_rest(m, move, (uint64_t)got);
+			if (got > 0)
+				bytes += (uint64_t)got;
 			m->idle[m->nr_idle++] = (unsigned int)(move - m->moves);
 		}
 		m->in_flight -= (unsigned int)n;
@@ -119,37 +161,6 @@ static int submit(struct pl_mover *m)
 	m->queued_bytes = 0;
 	/* The next group is gathered while this one runs, and starts before it ends. */
 	return collect(m, GROUP);
-}
-
-/* One at a time, in pieces only where somebody listens. */
-static int move_large(struct pl_mover *m, const struct pl_move *move)
-{
-	struct peerlane_error_info info = { .size = sizeof(info) };
-	uint64_t done = 0;
-	int err = 0;
-
-	while (done < move->bytes && !err) {
-		uint64_t left = move->bytes - done, bytes = left;
-		ssize_t n;
-
-		if (m->progress && left > PIECE_BYTES)
-			bytes = PIECE_BYTES;
-		if (m->op == PEERLANE_READ)
-			n = peerlane_read(move->file, move->addr + done, bytes,
-					  (off_t)(move->offset + done));
-		else
-			n = peerlane_write(move->file, move->addr + done, bytes,
-					   (off_t)(move->offset + done), 0);
-		m->nr_requests++;
-		if (n <= 0) {
-			peerlane_error(&info);
-			return m->fault(move, move->offset + done, (int)n, info.text);
-		}
-		/* The reason for less than all comes with the next call. */
-		done += (uint64_t)n;
-		err = pl_mover_tell(m, (uint64_t)n);
-	}
-	return err;
 }
 
 /* Gives @m->last to the engine. */

@@ -93,7 +93,7 @@ static int put_tensor(struct text *t, const struct pl_outgoing *o)
 	for (unsigned int i = 0; i < s->nr_dims; i++)
 		fprintf(t->f, "%s%llu", i ? "," : "", (unsigned long long)s->shape[i]);
 	fprintf(t->f, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)o->begin,
-		(unsigned long long)(o->begin + o->bytes));
+		(unsigned long long)o->begin + o->bytes);
 	return err;
 }
 

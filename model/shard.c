@@ -70,6 +70,7 @@ int pl_text_read(int fd, const char *path, size_t max, char **out, size_t *bytes
 /* The header of a file of @s->bytes. */
 static int read_header(struct pl_shard *s)
 {
+	struct pl_header header;
 	uint64_t length;
 	char *text;
 	int err;
@@ -96,7 +97,9 @@ static int read_header(struct pl_shard *s)
 	err = read_all(s->fd, s->path, text, length, sizeof(length));
 	s->data_offset = sizeof(length) + length;
 	if (!err)
-		err = pl_header_parse(s->path, text, length, s->bytes - s->data_offset, &s->header);
+		err = pl_header_parse(s->path, text, length, s->bytes - s->data_offset, &header);
+	if (!err)
+		s->header = header;
 	free(text);
 	return err;
 }

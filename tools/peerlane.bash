@@ -29,7 +29,7 @@ _peerlane() {
 		_peerlane_words "$(_peerlane_commands "$tool" "${COMP_WORDS[@]:1:COMP_CWORD-1}")" "$cur"
 		return
 	fi
-	if [[ $command == nvme ]]; then
+	if [[ $command == nvme || $command == model ]]; then
 		if ((COMP_CWORD == 2)); then
 			_peerlane_words "$(_peerlane_commands "${help[@]}") --help" "$cur"
 			return

@@ -129,57 +129,68 @@ static void replaced(void **state)
 /* Positions and sizes above 32 bits, in a file of holes. */
 static void large(void **state)
 {
-	const uint64_t gib = 1ull << 30, shape[] = { 5, 1024, 1024, 1024 }, tail = 5000;
+	const uint64_t gib = 1ull << 30, tail = 5000, middle = 257 * MIB;
+	struct peerlane_model_stats stats = { .size = sizeof(stats) };
 	struct peerlane_model_part p[2];
 	struct peerlane_model_memory *mem;
 	struct peerlane_model *m;
-	struct mf_header h;
-	char header[512], mem_tail[5000], *got = malloc(5000);
+	char header[512], want[5000], *got = malloc(5000), *host;
 	uint64_t data;
 	int fd;
 
 	(void)state;
 	ctx = sim_open(0);
-	/* The header of it all, with the data of none; then the file grows. */
-	mf_begin(&h);
-	free(h.text);
+	/* A header without its data; then the file grows. */
 	snprintf(header, sizeof(header),
 		 "{\"big\":{\"dtype\":\"U8\",\"shape\":[5,1024,1024,1024],"
-		 "\"data_offsets\":[0,%llu]},\"tail\":{\"dtype\":\"U8\",\"shape\":[5000],"
+		 "\"data_offsets\":[0,%llu]},\"middle\":{\"dtype\":\"U8\",\"shape\":[257,1048576],"
+		 "\"data_offsets\":[%llu,%llu]},\"tail\":{\"dtype\":\"U8\",\"shape\":[5000],"
 		 "\"data_offsets\":[%llu,%llu]}}",
-		 (unsigned long long)(5 * gib), (unsigned long long)(5 * gib),
-		 (unsigned long long)(5 * gib + tail));
+		 5 * (unsigned long long)gib, 5 * (unsigned long long)gib,
+		 5 * (unsigned long long)gib + middle, 5 * (unsigned long long)gib + middle,
+		 5 * (unsigned long long)gib + middle + tail);
 	path = mf_file("large", header, 0, 0);
 	data = 8 + strlen(header);
-	sim_pattern(mem_tail, tail, 0, 3);
+	sim_pattern(want, tail, 0, 3);
 	fd = open(path, O_WRONLY);
 	assert_true(fd >= 0);
-	assert_int_equal(pwrite(fd, mem_tail, tail, (off_t)(data + 5 * gib)), tail);
-	/* In the last of the five. */
-	assert_int_equal(pwrite(fd, mem_tail, tail, (off_t)(data + 4 * gib + 12345)), tail);
+	/* All of the tail, and a little of the other two: in the last of the five, and near the end. */
+	assert_int_equal(pwrite(fd, want, tail, (off_t)(data + 5 * gib + middle)), tail);
+	assert_int_equal(pwrite(fd, want, tail, (off_t)(data + 4 * gib + 12345)), tail);
+	assert_int_equal(pwrite(fd, want, tail, (off_t)(data + 5 * gib + 256 * MIB)), tail);
 	close(fd);
 	m = mf_open(ctx, path);
 	assert_int_equal(mf_get(m, "big").bytes, 5 * gib);
-	assert_int_equal(mf_get(m, "tail").offset, data + 5 * gib);
+	assert_int_equal(mf_get(m, "tail").offset, data + 5 * gib + middle);
 	p[0] = mf_whole(m, "tail");
 	p[1] = mf_whole(m, "big");
 	p[1].flags = PEERLANE_MODEL_SLICE;
 	p[1].dim = 1;
-	p[1].start = 0;
 	p[1].stop = 1; /* 1 MiB of each of the five */
 	assert_int_equal(peerlane_model_memory_alloc(m, p, 2, 0, 0, &mem), 0);
-	assert_int_equal(p[1].bytes, shape[0] << 20);
-	assert_int_equal(peerlane_model_load(m, p, 2, NULL, NULL), 0);
+	assert_int_equal(p[1].bytes, 5 * MIB);
+	assert_int_equal(peerlane_model_load(m, p, 2, NULL, &stats), 0);
+	assert_int_equal(stats.file_bytes, 5 * MIB + tail);
 	assert_int_equal(peerlane_gpu_copy(ctx, got, p[0].addr, tail), 0);
-	assert_memory_equal(got, mem_tail, tail);
-	assert_int_equal(peerlane_gpu_copy(ctx, got, (char *)p[1].addr + (4 << 20) + 12345, tail),
-			 0);
-	assert_memory_equal(got, mem_tail, tail);
-	sim_assert_gpu_is(ctx, p[1].addr, 0, (4 << 20) + 12345);
+	assert_memory_equal(got, want, tail);
+	assert_int_equal(peerlane_gpu_copy(ctx, got, (char *)p[1].addr + 4 * MIB + 12345, tail), 0);
+	assert_memory_equal(got, want, tail);
+	sim_assert_gpu_is(ctx, p[1].addr, 0, 4 * MIB + 12345);
 	peerlane_model_memory_free(mem);
+	/* Too large for a batch. */
+	host = malloc(middle);
+	assert_non_null(host);
+	p[0] = mf_whole(m, "middle");
+	p[0].addr = host;
+	assert_int_equal(peerlane_model_load(m, p, 1, NULL, &stats), 0);
+	assert_int_equal(stats.bytes, middle);
+	assert_int_equal(stats.nr_requests, 1);
+	assert_memory_equal(host + 256 * MIB, want, tail);
+	assert_int_equal(host[256 * MIB - 1], 0);
+	free(host);
 	peerlane_model_close(m);
 	/* A size that would be right in 32 bits. */
-	assert_int_equal(truncate(path, (off_t)(data + gib + tail)), 0);
+	assert_int_equal(truncate(path, (off_t)(data + gib + middle + tail)), 0);
 	mf_refused(ctx, path, -EUCLEAN, "tensor \"big\"|5368709120|truncated");
 	free(got);
 	sim_close(ctx, NULL, NULL);

@@ -30,7 +30,7 @@ offers() {
 }
 
 touch 'a file'
-offers '' -- check bench cp stat nvme help
+offers '' -- check bench cp stat model nvme help
 offers be -- bench
 offers --v -- --version
 offers help c -- check cp
@@ -43,6 +43,9 @@ offers bench --plot a -- 'a file'
 offers stat $$ -- $$
 offers nvme '' -- bind unbind list identify read write verify latency perf
 offers nvme b -- bind
+offers model '' -- ls load verify cp
+offers model load --c -- --cold --cached --checksum
+offers model ls a -- 'a file'
 offers help nvme u -- unbind
 offers nvme bind --d -- --driver
 offers nvme perf --d -- --depth

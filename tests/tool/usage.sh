@@ -56,6 +56,25 @@ expect 2 "$tool" nvme read --block x sim:
 expect 2 "$tool" nvme perf --depth 0 sim:
 expect 2 "$tool" nvme perf --size 100 sim:
 
+expect 0 "$tool" help model
+says out verify
+expect 2 "$tool" model
+says err 'missing'
+for command in ls load verify cp; do
+	expect 0 "$tool" help model "$command"
+	cp out help
+	expect 0 "$tool" model "$command" --help
+	same out help
+	awk 'length > 80' out | grep -q . && fail "help of $command is wider than 80 columns"
+	expect 2 "$tool" model "$command" --no-such-option
+	says err "'--no-such-option'"
+	expect 2 "$tool" model "$command"
+	says err 'missing'
+done
+expect 2 "$tool" model load --cold --cached x
+expect 2 "$tool" model cp --align 12 x y
+says err 'power of two'
+
 expect 2 "$tool" frobnicate
 says err "'frobnicate'"
 expect 2 "$tool" --frobnicate
