@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all programs demo check vm-check fuzz bench ptx install kmod install-dkms clean help
+.PHONY: all programs demo check vm-check fuzz bench ptx install wheel kmod install-dkms clean help
 
 all:
 	@scripts/setup build
@@ -44,6 +44,13 @@ ptx:
 install: all
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
+# The Python package with the library inside, into $(BUILD)/wheel.
+wheel:
+	@scripts/setup build
+	@scripts/configure $(BUILD) -Dprefix=$(PREFIX)
+	@ninja -C $(BUILD) python/libpeerlane.so.0
+	@scripts/wheel $(BUILD)/python/libpeerlane.so.0 $(BUILD)/wheel
+
 # For the kernel that runs, or the one whose headers are in KDIR.
 kmod:
 	@$(MAKE) -C kmod
@@ -63,6 +70,7 @@ help:
 	@echo 'make bench     measure; on a GPU where there is one'
 	@echo 'make ptx       make the PTX of the kernels anew, with nvcc'
 	@echo 'make install   install under PREFIX=$(PREFIX), with DESTDIR before it'
+	@echo 'make wheel     build a Python wheel with the library inside, into $(BUILD)/wheel'
 	@echo 'make kmod      build the kernel modules for the kernel that runs, or KDIR=...'
 	@echo 'make install-dkms  install their sources for DKMS, and the udev rule'
 	@echo 'make clean     remove $(BUILD)/'

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: MIT
+"""How tensors are made for torch and numpy.
+
+A framework is an object with these functions:
+  allocate(bytes)       memory for several tensors: an object that holds it, and its address
+  tensor(held, at, ..)  the tensor of a part of it
+  whole(..)             a tensor in memory of its own, and its address
+  before()              wait for whatever may still use memory that was allocated just now
+  finish(tensor)        the tensor on its device, once it is filled
+  check(key)            refuse an index that index() cannot take
+  index(tensor, key)    a copy of tensor[key]
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import re
+from typing import Any, Dict, Optional, Tuple, Union
+
+from ._context import Context
+from ._dtypes import BITS, ML_DTYPES, TORCH, TYPESTR, packed
+from ._errors import Error
+
+Shape = Tuple[int, ...]
+
+
+def _strides(shape: Shape) -> Shape:
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 1, 0, -1):
+        strides[i - 1] = strides[i] * max(shape[i], 1)
+    return tuple(strides)
+
+
+class TorchFramework:
+    """Tensors of torch, in memory of its own allocator."""
+
+    def __init__(self, context: Context, device: Any) -> None:
+        import torch
+
+        self.torch = torch
+        self.device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        # What is neither host nor CUDA memory gets its tensors by way of the host.
+        self.moves = self.device.type not in ("cpu", "cuda")
+        self.place = torch.device("cpu") if self.moves else self.device
+        if self.place.type == "cuda" and context.backend != "cuda":
+            raise Error(
+                errno.ENODEV,
+                f"tensors on {self.device} need the back end cuda, and this context has "
+                f"{context.backend}",
+            )
+        self._steps: Dict[Shape, Shape] = {}
+
+    def dtype(self, dtype: str, name: str) -> Any:
+        """The torch dtype of a tensor."""
+        found = getattr(self.torch, TORCH.get(dtype, ""), None)
+        if found is None:
+            raise ValueError(f'tensor "{name}": torch has no type for {dtype}')
+        return found
+
+    def before(self) -> None:
+        """Memory that the allocator hands out may be in use by work that is queued."""
+        if self.place.type == "cuda":
+            self.torch.cuda.current_stream(self.place).synchronize()
+
+    def allocate(self, nbytes: int) -> Tuple[Any, int]:
+        """Bytes for several tensors."""
+        # A multiple of the widest element, so that it can be seen as elements of any type.
+        whole = self.torch.empty((nbytes + 15) // 16 * 16, dtype=self.torch.uint8, device=self.place)
+        # With it: the whole as elements of each type.
+        return (whole, {}), whole.data_ptr()
+
+    def tensor(self, held: Any, at: int, dtype: str, shape: Shape, name: str) -> Any:
+        """One tensor of them. All share one storage, of which each is a part."""
+        whole, views = held
+        elements = views.get(dtype)
+        if elements is None:
+            elements = views[dtype] = whole.view(self.dtype(dtype, name))
+        bits = BITS[dtype]
+        if bits < 8:
+            shape, bits = packed(dtype, shape, name), 8
+        steps = self._steps.get(shape)
+        if steps is None:
+            steps = self._steps[shape] = _strides(shape)
+        return elements.as_strided(shape, steps, at * 8 // bits)
+
+    def whole(self, dtype: str, shape: Shape, name: str) -> Tuple[Any, int]:
+        """A tensor of its own."""
+        kind = self.dtype(dtype, name)
+        made = self.torch.empty(packed(dtype, shape, name), dtype=kind, device=self.place)
+        return made, made.data_ptr()
+
+    def finish(self, tensor: Any) -> Any:
+        """The tensor on the device that was asked for."""
+        return tensor.to(self.device) if self.moves else tensor
+
+    @staticmethod
+    def check(key: Tuple[Any, ...]) -> None:
+        """Refuse an index before anything is read for it."""
+        if any(isinstance(k, slice) and (k.step or 1) < 0 for k in key):
+            raise ValueError("torch has no slices with a negative step")
+
+    def index(self, tensor: Any, key: Tuple[Any, ...]) -> Any:
+        """tensor[key], in memory of its own."""
+        return tensor[key].clone(memory_format=self.torch.contiguous_format)
+
+
+class NumpyFramework:
+    """Arrays of numpy."""
+
+    def __init__(self, context: Context, device: Any) -> None:
+        import numpy
+
+        self.numpy = numpy
+        self._kinds: Dict[str, Any] = {}
+        if device_gpu(device) is not None:
+            raise ValueError(f"numpy has no arrays on {device}; use torch, or framework=\"dlpack\"")
+
+    def dtype(self, dtype: str) -> Any:
+        """The numpy dtype of a tensor.
+
+        For types that numpy lacks: that of ml_dtypes where it is installed, else a structure with
+        one field, named like the type, of raw bits: no arithmetic takes it for numbers.
+        """
+        if dtype in TYPESTR:
+            return self.numpy.dtype(TYPESTR[dtype])
+        if dtype in ML_DTYPES:
+            try:
+                types = importlib.import_module("ml_dtypes")
+                return self.numpy.dtype(getattr(types, ML_DTYPES[dtype]))
+            except (ImportError, AttributeError):
+                pass
+        return self.numpy.dtype([(dtype, "<u2" if BITS[dtype] == 16 else "u1")])
+
+    def before(self) -> None:
+        """Nothing is queued on host memory."""
+
+    def allocate(self, nbytes: int) -> Tuple[Any, int]:
+        """Bytes for several arrays."""
+        held = self.numpy.empty(nbytes, dtype="u1")
+        return held, held.ctypes.data
+
+    def tensor(self, held: Any, at: int, dtype: str, shape: Shape, name: str) -> Any:
+        """One array of them."""
+        kind = self._kinds.get(dtype)
+        if kind is None:
+            kind = self._kinds[dtype] = self.dtype(dtype)
+        shape = packed(dtype, shape, name)
+        if 0 in shape:
+            return self.numpy.empty(shape, dtype=kind)
+        return self.numpy.ndarray(shape, kind, held, at)
+
+    def whole(self, dtype: str, shape: Shape, name: str) -> Tuple[Any, int]:
+        """An array of its own."""
+        made = self.numpy.empty(packed(dtype, shape, name), dtype=self.dtype(dtype))
+        return made, made.ctypes.data
+
+    @staticmethod
+    def finish(tensor: Any) -> Any:
+        """It is where it was asked for."""
+        return tensor
+
+    @staticmethod
+    def check(key: Tuple[Any, ...]) -> None:
+        """numpy takes every index."""
+
+    def index(self, tensor: Any, key: Tuple[Any, ...]) -> Any:
+        """tensor[key], in memory of its own."""
+        return self.numpy.array(tensor[key], order="C")
+
+
+Framework = Union[TorchFramework, NumpyFramework]
+
+
+def device_gpu(device: Any) -> Optional[int]:
+    """Ordinal of the GPU that a device names, None for the host."""
+    if isinstance(device, int):
+        return device
+    found = re.fullmatch(r"(cpu)|cuda(?::(\d+))?", str(device))
+    if not found:
+        raise ValueError(f'no such device: {device!r}; there are "cpu", "cuda" and "cuda:N"')
+    return None if found.group(1) else int(found.group(2) or 0)
+
+
+def choose(framework: Optional[str], device: Any) -> str:
+    """The framework by its names in safetensors; None: torch if it is there, else numpy, which
+    has host memory only, else tensors of our own."""
+    if framework in ("pt", "torch", "pytorch"):
+        return "pt"
+    if framework in ("np", "numpy"):
+        return "np"
+    if framework == "dlpack":
+        return "dlpack"
+    if framework is not None:
+        raise ValueError(f'framework {framework!r} is not known; there are "pt", "np" and "dlpack"')
+    for name, module in (("pt", "torch"), ("np", "numpy")):
+        if name == "np" and device_gpu(device) is not None:
+            continue
+        try:
+            importlib.import_module(module)
+            return name
+        except ImportError:
+            pass
+    return "dlpack"
