@@ -97,6 +97,13 @@ struct pl_gpu_ops {
 	 * -EOPNOTSUPP where the back end cannot. */
 	int (*pin_register)(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes);
 	void (*pin_unregister)(struct pl_gpu *gpu, int ordinal, void *addr);
+	/* Where kernels of GPU @ordinal find memory of pin_alloc(). NULL: kernels are threads of the
+	 * CPU. */
+	int (*pin_address)(struct pl_gpu *gpu, int ordinal, void *addr, void **out);
+	/* Let kernels of GPU @ordinal read and write the registers of a device, which are mapped at
+	 * @addr, and say where. NULL where there is no pin_address(). */
+	int (*io_register)(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes, void **out);
+	void (*io_unregister)(struct pl_gpu *gpu, int ordinal, void *addr);
 
 	/* A copy queue of @owner (from pl_mem). */
 	int (*queue_create)(struct pl_gpu *gpu, void *owner, struct pl_queue **out);

@@ -138,7 +138,9 @@ int pl_ring_push(struct pl_ring *r, unsigned int flags, int fd, void *mem, size_
 	sqe = io_uring_get_sqe(&r->uring);
 	if (!sqe)
 		return -EAGAIN;
-	if (is_fixed(r, mem, bytes) && write)
+	if (flags & PL_RING_SYNC)
+		io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+	else if (is_fixed(r, mem, bytes) && write)
 		io_uring_prep_write_fixed(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset, 0);
 	else if (is_fixed(r, mem, bytes))
 		io_uring_prep_read_fixed(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset, 0);

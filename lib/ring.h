@@ -30,6 +30,7 @@ int pl_ring_push(struct pl_ring *ring, unsigned int flags, int fd, void *mem, si
 		 off_t offset, uint64_t tag);
 #define PL_RING_WRITE 0x1u
 #define PL_RING_DURABLE 0x2u
+#define PL_RING_SYNC 0x4u /* no data: what was written before is to be durable */
 /* Submits what was pushed and collects what is done: waits up to @wait_us for the first (0: does
  * not wait). Returns how many, or a negative errno. */
 int pl_ring_collect(struct pl_ring *ring, struct pl_ring_done *done, unsigned int max,

@@ -6,7 +6,8 @@ import os
 import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-HEADERS = sorted(glob.glob(os.path.join(ROOT, "include/peerlane/*.h")))
+HEADERS = sorted(glob.glob(os.path.join(ROOT, "include/peerlane/*.h")) +
+                 glob.glob(os.path.join(ROOT, "include/peerlane/device/*.h")))
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FUNCTION = re.compile(r"^(?!typedef)([a-z][\w \t*]*?)\b(peerlane_\w+)\(([^;{}]*)\);", re.M)

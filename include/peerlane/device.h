@@ -267,8 +267,9 @@ const struct pld_dma *peerlane_device_map_dma(const struct peerlane_device_map *
  * peerlane_device_stop() - have all kernels end that wait for I/O
  * @dev: device
  *
- * The kill switch: their waits return -ECANCELED, also those that begin later, until
- * peerlane_device_reset(). Does not wait for them.
+ * The kill switch: waits return -ECANCELED unless their I/O ends first, also those that begin later,
+ * until peerlane_device_reset(). A kernel that does I/O in a loop looks at the word that stop of struct
+ * pld_queue points to, too. Does not wait for anybody.
  */
 void peerlane_device_stop(struct peerlane_device *dev);
 
@@ -291,7 +292,7 @@ int peerlane_device_reset(struct peerlane_device *dev);
 /**
  * struct peerlane_device_stats - what went through a queue since the device was opened
  * @size: sizeof(struct peerlane_device_stats), set by the caller
- * @commands: commands fetched; NVMe: sent, since the last reset, modulo 2^32
+ * @commands: commands fetched; NVMe: completed, since the last reset, modulo 2^32
  * @bytes_read: by commands that succeeded; PEERLANE_DEVICE_UNKNOWN for NVMe and "instant"
  * @bytes_written: likewise
  * @errors: commands that failed; PEERLANE_DEVICE_UNKNOWN for NVMe
