@@ -8,12 +8,13 @@
 page_of() {
 	case $1 in
 	'nvme bind' | 'nvme unbind') page=peerlane.1 ;;
+	'bench gpu'*) page=peerlane-bench-gpu.1 ;;
 	nvme*) page=peerlane-nvme.1 ;;
 	*) page=peerlane.1 ;;
 	esac
 	page=$source_dir/man/$page
 }
-commands=(check bench cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
+commands=(check bench 'bench gpu ring' 'bench gpu read' 'bench gpu file' cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
 	'nvme write' 'nvme verify' 'nvme latency' 'nvme perf')
 
 # A command may have two words.
@@ -47,6 +48,6 @@ for command in "${commands[@]}"; do
 done
 
 if command -v mandoc >/dev/null; then
-	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane.1 "$source_dir"/man/peerlane-nvme.1 >out || fail "mandoc: $(cat out)"
+	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane{,-bench-gpu,-nvme}.1 >out || fail "mandoc: $(cat out)"
 fi
 finish
