@@ -114,10 +114,9 @@ void pl_group_run(struct pl_group *g)
 	pl_io_direct_unlock(ctx, g->direct_locks);
 }
 
-/* In a worker. */
-static void group_task(struct pl_task *task)
+/* Run it, unless somebody has begun to. */
+static void group_work(struct pl_group *g)
 {
-	struct pl_group *g = (struct pl_group *)task;
 	struct peerlane_batch *b = g->batch;
 	bool mine;
 
@@ -126,6 +125,15 @@ static void group_task(struct pl_task *task)
 	pthread_mutex_unlock(&b->lock);
 	if (mine)
 		pl_group_run(g);
+}
+
+/* In a worker. */
+static void group_task(struct pl_task *task)
+{
+	struct pl_group *g = (struct pl_group *)task;
+	struct peerlane_batch *b = g->batch;
+
+	group_work(g);
 	pthread_mutex_lock(&b->lock);
 	pl_group_put(b, g);
 	pthread_mutex_unlock(&b->lock);
@@ -291,9 +299,13 @@ void pl_group_launch(struct peerlane_batch *b, struct pl_group *g)
 	pthread_mutex_unlock(&b->lock);
 	finish_empty(g);
 	g->task.run = group_task;
-	if (pl_task_post(&b->ctx->workers, &g->task))
-		group_task(&g->task);
-	pthread_mutex_lock(&b->lock);
+	if (pl_task_post(&b->ctx->workers, &g->task)) {
+		group_work(g);
+		pthread_mutex_lock(&b->lock);
+		g->users--; /* the task, which will not be */
+	} else {
+		pthread_mutex_lock(&b->lock);
+	}
 	pl_group_put(b, g);
 	pthread_mutex_unlock(&b->lock);
 }

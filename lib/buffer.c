@@ -3,7 +3,7 @@
 #include "buffer.h"
 
 #include "context.h"
-#include "nvme_shared.h"
+#include "nvme_reach.h"
 #include "p2p.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ int pl_buffers_init(struct pl_buffers *b)
 void pl_buffers_fini(struct pl_buffers *b)
 {
 	for (unsigned int i = 0; i < b->nr; i++) {
-		pl_nvme_shared_forget(b->list[i]);
+		pl_nvme_reach_forget(b->list[i]);
 		free(b->list[i]);
 	}
 	free(b->list);
@@ -343,7 +343,7 @@ int peerlane_buffer_release(struct peerlane *ctx, void *addr)
 	}
 	if (err)
 		return pl_fail(err, "%p is not registered", addr);
-	pl_nvme_shared_forget(buf);
+	pl_nvme_reach_forget(buf);
 	pl_p2p_release(ctx, buf);
 	free(buf);
 	pl_stat_sub(&pl_ctx_stats(ctx)->buffers, 1);

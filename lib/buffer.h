@@ -18,7 +18,7 @@ struct pl_buffer {
 	struct pl_mem mem;
 	unsigned int users;	  /* requests in flight on it; atomic */
 	struct pl_p2p_pin *pin;	  /* for the path p2p, whose lock guards it; NULL: none so far */
-	struct pl_nvme_ref *nvme; /* maps for NVMe controllers, see nvme_shared.h */
+	struct pl_nvme_ref *nvme; /* maps for NVMe controllers, see nvme_reach.h */
 };
 
 struct pl_buffers {

@@ -333,8 +333,9 @@ void peerlane_close(struct peerlane *ctx)
 	pl_workers_fini(&ctx->workers);
 	pl_files_fini(ctx);
 	pl_pool_fini(ctx);
-	pl_p2p_fini(&ctx->p2p);
+	/* Buffers before the module: they may be pinned for NVMe controllers. */
 	pl_buffers_fini(&ctx->buffers);
+	pl_p2p_fini(&ctx->p2p);
 	ctx->gpu->ops->close(ctx->gpu);
 	pl_stats_fini(&ctx->stats);
 	pthread_mutex_destroy(&ctx->streams_lock);

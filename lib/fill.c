@@ -118,7 +118,7 @@ void pl_fill_leave_p2p(struct pl_job *job, struct pl_fill *f, int err)
 	const struct pl_unit *unit = &job->units[f->unit];
 	struct pl_seg *seg = &job->segs[unit->seg];
 
-	pl_p2p_failed(seg, err);
+	err = pl_p2p_failed(job->ctx, seg, err);
 	slot_of(job, f->unit)->p2p = false;
 	plan_common(job, f->unit, f);
 	f->p2p_err = err;

@@ -219,6 +219,8 @@ void pl_io_explain(struct peerlane *ctx, const struct pl_op *op, int err)
 	if (op->cuda)
 		pl_fail_gpu(err, op->cuda, "the GPU copy failed: %s",
 			    ctx->gpu->ops->result_name(ctx->gpu, op->cuda));
+	else if (op->err == err && op->file->nvme)
+		pl_nvme_file_explain(op->file->nvme, err);
 	else if (op->err == err)
 		pl_fail(err, "%s", peerlane_strerror(err));
 }

@@ -3,7 +3,7 @@
 #include "nvme_file.h"
 
 #include "context.h"
-#include "nvme_shared.h"
+#include "nvme_reach.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,14 +13,6 @@
 #define PREFIX "nvme:"
 /* What fails without "do not retry" is tried so often in all. */
 #define TRIES 4
-
-struct pl_nvme_file {
-	struct pl_nvme_shared *shared;
-	struct peerlane_nvme_ns *ns;
-	uint32_t nsid, block_bytes;
-	uint64_t bytes;
-	bool fua; /* opened with O_SYNC or O_DSYNC */
-};
 
 bool pl_nvme_file_named(const char *path)
 {
@@ -42,9 +34,35 @@ void pl_nvme_file_name(const struct pl_nvme_file *f, char *out, size_t bytes)
 	pl_text(out, bytes, "%s/%u", f->shared->info.serial, f->nsid);
 }
 
-/* One I/O over whole blocks; as often as it is worth it. */
-static int run(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, uint8_t opcode,
-	       struct peerlane_nvme_map *map, size_t at, uint64_t offset, size_t bytes)
+/* Remembers why I/O failed: whoever asked for it may be another thread. */
+static void note(const struct pl_nvme_file *f, const struct peerlane_nvme_io *io,
+		 struct peerlane_nvme_completion *cpl, int err)
+{
+	struct pl_nvme_shared *s = f->shared;
+	char text[128];
+
+	if (!cpl->err)
+		cpl->err = err;
+	peerlane_nvme_status_text(cpl, text, sizeof(text));
+	pthread_mutex_lock(&s->lock);
+	s->failed = err;
+	pl_text(s->words, sizeof(s->words), "%s/%u: %s of %u blocks from %llu on: %s",
+		s->info.serial, f->nsid, io->opcode == PL_NVME_READ ? "read" : "write",
+		io->nr_blocks, (unsigned long long)io->lba, text);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void pl_nvme_file_explain(const struct pl_nvme_file *f, int err)
+{
+	struct pl_nvme_shared *s = f->shared;
+
+	pthread_mutex_lock(&s->lock);
+	pl_fail(err, "%s", s->failed == err ? s->words : peerlane_strerror(err));
+	pthread_mutex_unlock(&s->lock);
+}
+
+int pl_nvme_file_run(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, uint8_t opcode,
+		     struct peerlane_nvme_map *map, size_t at, uint64_t offset, size_t bytes)
 {
 	struct peerlane_nvme_io io = {
 		.opcode = opcode,
@@ -61,7 +79,10 @@ static int run(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, uint8_t 
 		struct peerlane_nvme_completion cpl = { 0 };
 
 		err = peerlane_nvme_run(lane->queue, &io, &cpl);
-		if (!err || cpl.dnr || err == -ENODEV || err == -ERANGE || err == -EINVAL)
+		if (err)
+			note(f, &io, &cpl, err);
+		if (!err || cpl.dnr || err == -ENODEV || err == -ERANGE || err == -EINVAL ||
+		    err == -EFAULT)
 			break;
 	}
 	return err;
@@ -74,7 +95,7 @@ static int read_part(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, ch
 {
 	size_t skip = offset % f->block_bytes;
 	size_t span = (skip + bytes + f->block_bytes - 1) / f->block_bytes * f->block_bytes;
-	int err = run(f, lane, PL_NVME_READ, lane->map, 0, offset - skip, span);
+	int err = pl_nvme_file_run(f, lane, PL_NVME_READ, lane->map, 0, offset - skip, span);
 
 	if (!err)
 		memcpy(mem, lane->mem + skip, bytes);
@@ -89,9 +110,10 @@ static int fetch_ends(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, u
 	int err = 0;
 
 	if (skip || bytes < f->block_bytes)
-		err = run(f, lane, PL_NVME_READ, lane->map, 0, start, f->block_bytes);
+		err = pl_nvme_file_run(f, lane, PL_NVME_READ, lane->map, 0, start, f->block_bytes);
 	if (!err && last && skip + bytes < span)
-		err = run(f, lane, PL_NVME_READ, lane->map, last, start + last, f->block_bytes);
+		err = pl_nvme_file_run(f, lane, PL_NVME_READ, lane->map, last, start + last,
+				       f->block_bytes);
 	return err;
 }
 
@@ -111,7 +133,7 @@ static int write_part(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, c
 		err = fetch_ends(f, lane, offset - skip, skip, bytes, span);
 	if (!err) {
 		memcpy(lane->mem + skip, mem, bytes);
-		err = run(f, lane, PL_NVME_WRITE, lane->map, 0, offset - skip, span);
+		err = pl_nvme_file_run(f, lane, PL_NVME_WRITE, lane->map, 0, offset - skip, span);
 	}
 	pthread_rwlock_unlock(&f->shared->partial);
 	return err;
@@ -220,12 +242,35 @@ static int run_straight(const struct pl_nvme_file *f, enum peerlane_op dir,
 		return err;
 	if (dir == PEERLANE_WRITE)
 		pthread_rwlock_rdlock(&f->shared->partial);
-	err = run(f, lane, dir == PEERLANE_READ ? PL_NVME_READ : PL_NVME_WRITE, map, at,
-		  (uint64_t)seg->offset, bytes);
+	err = pl_nvme_file_run(f, lane, dir == PEERLANE_READ ? PL_NVME_READ : PL_NVME_WRITE, map,
+			       at, (uint64_t)seg->offset, bytes);
 	if (dir == PEERLANE_WRITE)
 		pthread_rwlock_unlock(&f->shared->partial);
 	pl_nvme_lane_give(f->shared, lane);
 	return err;
+}
+
+/* The whole segment at once; a negative errno if it must go another way. */
+static int direct(struct peerlane *ctx, enum peerlane_op dir, const struct pl_seg *seg,
+		  size_t bytes, int *err)
+{
+	const struct pl_nvme_file *f = seg->op->file->nvme;
+	int rc = -EFAULT;
+
+	/* Any GPU memory that is freed costs the controller all its maps of such memory. */
+	for (int i = 0; i < 2 && rc == -EFAULT; i++) {
+		struct peerlane_nvme_map *map = pl_nvme_reach(ctx, f, seg->buf, NULL);
+
+		if (!map)
+			return -EOPNOTSUPP;
+		*err = pl_buffer_recheck(ctx, seg->buf);
+		if (*err)
+			return *err;
+		rc = run_straight(f, dir, seg, map, bytes);
+		if (rc == -EFAULT)
+			pl_nvme_reach_lost(f, seg->buf);
+	}
+	return rc;
 }
 
 size_t pl_nvme_file_direct(struct peerlane *ctx, enum peerlane_op dir, const struct pl_seg *seg,
@@ -233,18 +278,12 @@ size_t pl_nvme_file_direct(struct peerlane *ctx, enum peerlane_op dir, const str
 {
 	const struct pl_nvme_file *f = seg->op->file->nvme;
 	size_t bytes = until_end(f, seg->bytes, (uint64_t)seg->offset);
-	struct peerlane_nvme_map *map;
 	const char *why;
 
 	if (!bytes || !seg->buf || !may_go_straight(ctx, seg, seg->buf->mem.kind, &why))
 		return 0;
-	map = pl_nvme_shared_map(f->shared, seg->buf);
-	if (!map)
-		return 0;
-	/* The controller would not notice that it was freed. */
-	*err = pl_buffer_recheck(ctx, seg->buf);
 	/* Where it fails, going there piece by piece tells how far the good bytes reach. */
-	if (*err || run_straight(f, dir, seg, map, bytes))
+	if (direct(ctx, dir, seg, bytes, err))
 		return 0;
 	pl_stats_path(&ctx->stats, dir, PEERLANE_PATH_P2P, bytes);
 	if (dir == PEERLANE_WRITE && bytes < seg->bytes)
@@ -256,17 +295,14 @@ void pl_nvme_file_judge(struct peerlane *ctx, const struct pl_seg *seg, const st
 			struct peerlane_verdict *out)
 {
 	const struct pl_nvme_file *f = seg->op->file->nvme;
-	const char *why = "the transport cannot map this memory for the controller", *fix = "";
+	const char *why, *fix = "";
 
-	if (mem->kind == PL_MEM_DEVICE && !peerlane_sim_host(seg->addr)) {
-		why = "of GPU memory only that of the simulator goes straight so far";
-	} else if (may_go_straight(ctx, seg, mem->kind, &why)) {
-		out->usable = pl_nvme_shared_map(f->shared, seg->buf) != NULL;
-		if (out->usable)
-			why = "the controller moves the data by DMA";
-	} else if (mem->kind == PL_MEM_DEVICE && !seg->buf) {
-		fix = "register it: peerlane_buffer_register()";
+	if (may_go_straight(ctx, seg, mem->kind, &why)) {
+		out->usable = pl_nvme_reach(ctx, f, seg->buf, out) != NULL;
+		return;
 	}
+	if (mem->kind == PL_MEM_DEVICE && !seg->buf)
+		fix = "register it: peerlane_buffer_register()";
 	pl_text(out->reason, sizeof(out->reason), "%s", why);
 	pl_text(out->fix, sizeof(out->fix), "%s", fix);
 }

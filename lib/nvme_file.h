@@ -8,7 +8,18 @@
 
 #include "job.h"
 
-struct pl_nvme_file;
+#include <peerlane/nvme.h>
+
+struct pl_nvme_lane;
+struct pl_nvme_shared;
+
+struct pl_nvme_file {
+	struct pl_nvme_shared *shared;
+	struct peerlane_nvme_ns *ns;
+	uint32_t nsid, block_bytes;
+	uint64_t bytes;
+	bool fua; /* opened with O_SYNC or O_DSYNC */
+};
 
 /* Whether @path names one. */
 bool pl_nvme_file_named(const char *path);
@@ -20,6 +31,14 @@ int pl_nvme_file_open(struct peerlane *ctx, const char *path, int flags,
 int64_t pl_nvme_file_size(const struct pl_nvme_file *f);
 unsigned int pl_nvme_file_block(const struct pl_nvme_file *f);
 void pl_nvme_file_name(const struct pl_nvme_file *f, char *out, size_t bytes);
+
+/* One command or more over whole blocks, between the namespace and @map from byte @at on; as often as it is
+ * worth it. */
+int pl_nvme_file_run(const struct pl_nvme_file *f, struct pl_nvme_lane *lane, uint8_t opcode,
+		     struct peerlane_nvme_map *map, size_t at, uint64_t offset, size_t bytes);
+
+/* Records why I/O on it failed with @err, for peerlane_error(). */
+void pl_nvme_file_explain(const struct pl_nvme_file *f, int err);
 
 /*
  * Moves a segment straight between the namespace and GPU memory, if that can be. Returns the bytes it moved,

@@ -3,6 +3,7 @@
 #include "nvme_shared.h"
 
 #include "error.h"
+#include "nvme_reach.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,105 +14,16 @@
 
 #define MODULE_DEVICES "/sys/bus/pci/drivers/peerlane_nvme"
 
-/* Guards the table, the counts of users, and the maps of buffers; held while controllers are opened. */
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t pl_nvme_table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pl_nvme_shared *table;
-
-struct pl_nvme_ref {
-	struct pl_nvme_ref *next_of_buf, *next_of_ctrl;
-	struct pl_nvme_shared *shared;
-	struct pl_buffer *buf;
-	struct peerlane_nvme_map *map; /* NULL: it cannot be mapped */
-};
-
-/* --- maps of buffers --- */
-
-static void unlink_from_buf(struct pl_nvme_ref *ref)
-{
-	struct pl_nvme_ref **at = &ref->buf->nvme;
-
-	while (*at != ref)
-		at = &(*at)->next_of_buf;
-	*at = ref->next_of_buf;
-}
-
-static void unlink_from_ctrl(struct pl_nvme_ref *ref)
-{
-	struct pl_nvme_ref **at = &ref->shared->refs;
-
-	while (*at != ref)
-		at = &(*at)->next_of_ctrl;
-	*at = ref->next_of_ctrl;
-}
-
-static struct pl_nvme_ref *make_ref(struct pl_nvme_shared *s, struct pl_buffer *buf)
-{
-	struct peerlane_nvme_memory memory = {
-		.size = sizeof(memory),
-		.flags = PEERLANE_NVME_MEMORY_GPU,
-		.ptr = (void *)buf->addr,
-		.bytes = buf->bytes,
-		.cpu = peerlane_sim_host((void *)buf->addr),
-		.pin_fd = -1,
-	};
-	struct pl_nvme_ref *ref = calloc(1, sizeof(*ref));
-
-	if (!ref)
-		return NULL;
-	if (!memory.cpu || peerlane_nvme_map(s->nvme, &memory, &ref->map))
-		ref->map = NULL;
-	ref->shared = s;
-	ref->buf = buf;
-	ref->next_of_buf = buf->nvme;
-	buf->nvme = ref;
-	ref->next_of_ctrl = s->refs;
-	s->refs = ref;
-	return ref;
-}
-
-struct peerlane_nvme_map *pl_nvme_shared_map(struct pl_nvme_shared *s, struct pl_buffer *buf)
-{
-	struct peerlane_nvme_map *map;
-	struct pl_nvme_ref *ref;
-
-	pthread_mutex_lock(&table_lock);
-	for (ref = buf->nvme; ref && ref->shared != s; ref = ref->next_of_buf)
-		;
-	if (!ref)
-		ref = make_ref(s, buf);
-	map = ref ? ref->map : NULL;
-	pthread_mutex_unlock(&table_lock);
-	return map;
-}
-
-void pl_nvme_shared_forget(struct pl_buffer *buf)
-{
-	struct pl_nvme_ref *ref;
-
-	if (!buf->nvme || buf->nvme->shared->pid != getpid())
-		return;
-	pthread_mutex_lock(&table_lock);
-	while ((ref = buf->nvme)) {
-		buf->nvme = ref->next_of_buf;
-		unlink_from_ctrl(ref);
-		peerlane_nvme_unmap(ref->map);
-		free(ref);
-	}
-	pthread_mutex_unlock(&table_lock);
-}
 
 /* --- controllers --- */
 
 static void destroy(struct pl_nvme_shared *s)
 {
 	struct pl_nvme_lane *lane;
-	struct pl_nvme_ref *ref;
 
-	while ((ref = s->refs)) {
-		s->refs = ref->next_of_ctrl;
-		unlink_from_buf(ref);
-		free(ref);
-	}
+	pl_nvme_reach_end(s);
 	while ((lane = s->free)) {
 		s->free = lane->next;
 		free(lane);
@@ -256,15 +168,15 @@ static int find(const char *name, struct pl_nvme_shared **out)
 
 static int say(const char *name, int err)
 {
+	const char *why = peerlane_nvme_why();
+
 	if (err == -ENODEV && !is_address(name))
 		return pl_fail(err,
 			       "no NVMe controller with the serial number %s: neither open, nor in "
 			       "PEERLANE_NVME, nor bound to the module peerlane_nvme",
 			       name);
-	if (err == -EINVAL)
-		return pl_fail(err, "%s is no address of an NVMe controller", name);
 	return pl_fail(err, "the NVMe controller %s cannot be opened: %s", name,
-		       strerrordesc_np(-err));
+		       *why ? why : strerrordesc_np(-err));
 }
 
 int pl_nvme_shared_get(const char *name, struct pl_nvme_shared **out)
@@ -272,7 +184,7 @@ int pl_nvme_shared_get(const char *name, struct pl_nvme_shared **out)
 	struct pl_nvme_shared *s;
 	int err = 0;
 
-	pthread_mutex_lock(&table_lock);
+	pthread_mutex_lock(&pl_nvme_table_lock);
 	s = find_open(name, is_address(name));
 	if (!s) {
 		err = find(name, &s);
@@ -285,7 +197,7 @@ int pl_nvme_shared_get(const char *name, struct pl_nvme_shared **out)
 		s->users++;
 		*out = s;
 	}
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&pl_nvme_table_lock);
 	return err ? say(name, err) : 0;
 }
 
@@ -295,14 +207,14 @@ void pl_nvme_shared_put(struct pl_nvme_shared *s)
 
 	if (s->pid != getpid())
 		return;
-	pthread_mutex_lock(&table_lock);
+	pthread_mutex_lock(&pl_nvme_table_lock);
 	if (!--s->users) {
 		while (*at != s)
 			at = &(*at)->next;
 		*at = s->next;
 		destroy(s);
 	}
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&pl_nvme_table_lock);
 }
 
 /* --- lanes --- */

@@ -25,11 +25,16 @@ struct pl_nvme_lane {
 };
 
 struct pl_nvme_ref;
+struct pl_nvme_route;
+
+/* Guards the table, the counts of users, and the maps of buffers; held while controllers are opened. */
+extern pthread_mutex_t pl_nvme_table_lock;
 
 struct pl_nvme_shared {
 	struct pl_nvme_shared *next;
-	struct pl_nvme_ref *refs; /* maps of registered buffers */
-	unsigned int users;	  /* these three: guarded by the table's lock */
+	unsigned int users;
+	struct pl_nvme_ref *refs;     /* maps of registered buffers, see nvme_reach.h */
+	struct pl_nvme_route *routes; /* to GPUs; these four: guarded by the table's lock */
 	char *address;
 	pid_t pid; /* which opened it: a forked child must not touch it */
 	struct peerlane_nvme *nvme;
@@ -40,6 +45,8 @@ struct pl_nvme_shared {
 	pthread_cond_t freed;
 	struct pl_nvme_lane *free;
 	unsigned int nr_lanes;
+	int failed;	 /* errno of the last I/O that failed, negative */
+	char words[224]; /* ...and what of it is known */
 };
 
 /*
@@ -54,13 +61,5 @@ void pl_nvme_shared_put(struct pl_nvme_shared *s);
 /* A lane, waiting for one if need be. A negative errno: not one could be made. */
 int pl_nvme_lane_take(struct pl_nvme_shared *s, struct pl_nvme_lane **out);
 void pl_nvme_lane_give(struct pl_nvme_shared *s, struct pl_nvme_lane *lane);
-
-/*
- * The map of a registered buffer of simulated GPU memory, made when it is first asked for. NULL: this
- * memory cannot be mapped. It lives until the buffer is released or the controller closed.
- */
-struct peerlane_nvme_map *pl_nvme_shared_map(struct pl_nvme_shared *s, struct pl_buffer *buf);
-/* @buf is going away and nobody uses it. */
-void pl_nvme_shared_forget(struct pl_buffer *buf);
 
 #endif

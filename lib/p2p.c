@@ -307,15 +307,47 @@ void pl_p2p_judge(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_
 		SAY(&a, "", "the drive moves the data by DMA, its unaligned ends go another way");
 }
 
+int pl_p2p_pin_apart(struct peerlane *ctx, const struct pl_buffer *buf, struct pl_p2p_pin *pin,
+		     struct peerlane_verdict *out)
+{
+	struct answer a = { .out = out };
+	bool there;
+	int err;
+
+	*pin = (struct pl_p2p_pin){ .addr = buf->addr, .bytes = buf->bytes };
+	pthread_mutex_lock(&ctx->p2p.lock);
+	there = module_there(ctx, &a);
+	pthread_mutex_unlock(&ctx->p2p.lock);
+	if (!there)
+		return -ENODEV;
+	err = pl_p2p_pin_make(&ctx->p2p, pin, 0);
+	if (err)
+		say_pin(&a, err);
+	else if (ctx->gpu->ops->expose)
+		ctx->gpu->ops->expose(ctx->gpu, buf->mem.owner, (void *)buf->addr);
+	return err;
+}
+
 bool pl_p2p_alive(const struct pl_seg *seg)
 {
 	return !__atomic_load_n(&seg->pin->dead, __ATOMIC_ACQUIRE);
 }
 
-void pl_p2p_failed(const struct pl_seg *seg, int err)
+static bool revoked(const struct pl_p2p *p, const struct pl_p2p_pin *pin)
 {
+	struct peerlane_info call = { .handle = pin->handle };
+
+	return !ioctl(p->fd, PEERLANE_IOC_INFO, &call) && (call.state & PEERLANE_INFO_REVOKED);
+}
+
+int pl_p2p_failed(const struct peerlane *ctx, const struct pl_seg *seg, int err)
+{
+	/* Where the memory went in the middle of it, the kernel may say that it was short, or EIO. */
+	if (err != -EFAULT && revoked(&ctx->p2p, seg->pin))
+		err = -EFAULT;
 	if (err == -EFAULT)
 		__atomic_store_n(&seg->pin->dead, true, __ATOMIC_RELEASE);
+	return err;
 }
 
 void pl_p2p_release(struct peerlane *ctx, struct pl_buffer *buf)

@@ -67,10 +67,17 @@ void pl_p2p_judge(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_
 		  const struct pl_mem *mem, struct pl_buffer *buf, struct peerlane_verdict *out);
 /* Whether its memory was still there when last seen. */
 bool pl_p2p_alive(const struct pl_seg *seg);
-/* A transfer by @seg's mapping failed with @err (negative). */
-void pl_p2p_failed(const struct pl_seg *seg, int err);
+/* A transfer by @seg's mapping failed with @err (negative). Returns -EFAULT if that is because the
+ * memory is gone, @err otherwise. */
+int pl_p2p_failed(const struct peerlane *ctx, const struct pl_seg *seg, int err);
 /* ...and then succeeded the other way, so it was not the drive: such a route is not taken for ever. */
 void pl_p2p_misled(struct peerlane *ctx, const struct pl_seg *seg, int err);
+/*
+ * A pin of @buf for a device that somebody else drives, who undoes it (pl_p2p_pin_undo()) when the device
+ * cannot reach it any more. A negative errno, and why in words if @out is not NULL.
+ */
+int pl_p2p_pin_apart(struct peerlane *ctx, const struct pl_buffer *buf, struct pl_p2p_pin *pin,
+		     struct peerlane_verdict *out);
 /* @buf is going away and nobody uses it. */
 void pl_p2p_release(struct peerlane *ctx, struct pl_buffer *buf);
 
@@ -94,6 +101,7 @@ struct pl_p2p_pin {
 	uint64_t used;
 	uint32_t handle;
 	uint32_t gpu_pci;
+	uint32_t page_kind; /* PEERLANE_PAGES_* */
 	char *map;
 	size_t map_bytes, skip;
 	bool exposed; /* the back end knows */
@@ -107,6 +115,31 @@ int pl_p2p_pin_get(struct pl_p2p *p, const struct pl_mem *mem, struct pl_buffer 
 int pl_p2p_pin_make(struct pl_p2p *p, struct pl_p2p_pin *pin, unsigned int flags);
 void pl_p2p_pin_undo(struct pl_p2p *p, struct pl_p2p_pin *pin);
 void pl_p2p_pin_drop(struct pl_p2p *p, struct pl_p2p_pin *pin);
+
+/* --- p2p_trial.c --- */
+
+/*
+ * A test of a drive and a GPU, for which no one vouches otherwise: a part of what the drive holds is read into
+ * GPU memory, and looked at there.
+ */
+struct pl_p2p_trial {
+	/* How it is read, into host memory and into GPU memory that is pinned: 1 it was, 0 that failed,
+	 * -1 it failed for a reason that says nothing of the way. */
+	int (*read_host)(void *arg, void *to, size_t bytes, off_t offset);
+	int (*read_gpu)(void *arg, const struct pl_p2p_pin *pin, size_t bytes, off_t offset);
+	void *arg;
+	int64_t size; /* of what can be read */
+	size_t align; /* of blocks */
+	bool zeros_tell; /* zeros come from the drive, too; else the CPU may have written them (holes) */
+};
+
+#define PL_P2P_TRIAL_FAILED "the test failed: the drive did not write the GPU's memory as it should"
+#define PL_P2P_TRIAL_FIX "see dmesg; the PCIe topology may not carry such transfers"
+
+/* 1: what was read arrived; 0: it did not; -1: it cannot be told. */
+int pl_p2p_trial_run(struct peerlane *ctx, const struct pl_p2p_trial *t, int gpu);
+/* The same in a word, for the log. */
+const char *pl_p2p_trial_word(int result);
 
 /* --- p2p_route.c --- */
 

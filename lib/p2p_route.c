@@ -21,8 +21,6 @@
 #define MAX_DEPTH 4
 /* Transfers that may fail where the other way works. */
 #define MAX_MISLED 8
-/* Places of a file where the test looks for data. */
-#define TEST_PLACES 8
 
 static void refuse(struct pl_p2p_route *r, const char *why, const char *fix)
 {
@@ -75,107 +73,34 @@ static void refuse_reason(struct pl_p2p_route *r, unsigned int reason)
 
 /* --- the test --- */
 
-struct test {
-	struct pl_gpu *gpu;
-	int fd; /* with O_DIRECT, of a file or a drive */
-	int64_t size;
-	struct pl_p2p_pin pin;
-	void *memory;
-	char *before, *after, *seen;
-	size_t bytes;
-};
-
-static bool all_zero(const char *data, size_t bytes)
+static int read_host(void *arg, void *to, size_t bytes, off_t offset)
 {
-	return !data[0] && !memcmp(data, data + 1, bytes - 1);
+	const int *fd = arg;
+
+	return pread(*fd, to, bytes, offset) == (ssize_t)bytes;
 }
 
-static bool read_at(const struct test *t, void *to, off_t offset)
+static int read_gpu(void *arg, const struct pl_p2p_pin *pin, size_t bytes, off_t offset)
 {
-	return pread(t->fd, to, t->bytes, offset) == (ssize_t)t->bytes;
+	return read_host(arg, pin->map + pin->skip, bytes, offset);
 }
 
-/* 1: the drive wrote what the file holds, 0: something else, -1: this place tells nothing. */
-static int try_place(const struct test *t, off_t offset)
-{
-	const struct pl_gpu_ops *ops = t->gpu->ops;
-	char *to = t->pin.map + t->pin.skip;
-	bool came;
-
-	/* A hole is filled by the CPU. */
-	if (!read_at(t, t->before, offset) || all_zero(t->before, t->bytes))
-		return -1;
-	for (size_t i = 0; i < t->bytes; i++)
-		t->seen[i] = (char)~t->before[i];
-	if (ops->copy_sync(t->gpu, t->memory, t->seen, t->bytes))
-		return -1;
-	came = read_at(t, to, offset);
-	if (!read_at(t, t->after, offset) || memcmp(t->before, t->after, t->bytes) != 0)
-		return -1;
-	if (!came || ops->copy_sync(t->gpu, t->seen, t->memory, t->bytes))
-		return 0;
-	return !memcmp(t->seen, t->before, t->bytes);
-}
-
-static int try_places(const struct test *t)
-{
-	size_t step = (size_t)t->size / TEST_PLACES & ~(size_t)(PL_P2P_TEST_BYTES - 1);
-	int result = -1;
-
-	for (unsigned int i = 0; i < TEST_PLACES && result < 0 && (!i || step); i++)
-		result = try_place(t, (off_t)(i * step));
-	return result;
-}
-
-/* With memory of its own: a drive that writes elsewhere must not spoil the caller's. */
-static int run_test(struct peerlane *ctx, struct test *t, int ordinal)
-{
-	struct pl_p2p *p = &ctx->p2p;
-	const struct pl_gpu_ops *ops = ctx->gpu->ops;
-	int result = -1;
-	char *host;
-
-	t->gpu = ctx->gpu;
-	host = aligned_alloc(4096, 3ul * PL_P2P_TEST_BYTES);
-	if (!host)
-		return -1;
-	t->before = host;
-	t->after = host + PL_P2P_TEST_BYTES;
-	t->seen = host + 2ul * PL_P2P_TEST_BYTES;
-	if (ops->alloc(ctx->gpu, ordinal, PL_P2P_TEST_BYTES, &t->memory))
-		goto out_free;
-	t->pin.addr = (uintptr_t)t->memory;
-	t->pin.bytes = PL_P2P_TEST_BYTES;
-	if (!pl_p2p_pin_make(p, &t->pin, 0)) {
-		result = try_places(t);
-		pl_p2p_pin_undo(p, &t->pin);
-	}
-	ops->free(ctx->gpu, t->memory);
-out_free:
-	free(host);
-	return result;
-}
-
-/* Whether what is read from @fd reaches the GPU; @fd has @size bytes, in blocks of @align. Refuses
- * @r if not; true if it does, and false also if that cannot be told. */
+/* Whether what is read from @fd, which has O_DIRECT, reaches the GPU; it has @size bytes, in blocks of
+ * @align. Refuses @r if not; true if it does, and false also if that cannot be told. */
 static bool test(struct peerlane *ctx, struct pl_p2p_route *r, int fd, int64_t size, size_t align,
 		 int gpu)
 {
-	struct test t = { .fd = fd, .size = size, .bytes = PL_P2P_TEST_BYTES };
-	int result = -1;
+	struct pl_p2p_trial trial = { .read_host = read_host,
+				      .read_gpu = read_gpu,
+				      .arg = &fd,
+				      .size = size,
+				      .align = align };
+	int result = pl_p2p_trial_run(ctx, &trial, gpu);
 
-	if (size > 0 && size < PL_P2P_TEST_BYTES)
-		t.bytes = (size_t)size & ~(align - 1);
-	if (size > 0 && t.bytes)
-		result = run_test(ctx, &t, gpu);
 	if (result == 0)
-		refuse(r, "the test failed: the drive did not write the GPU's memory as it should",
-		       "see dmesg; the PCIe topology may not carry such transfers");
+		refuse(r, PL_P2P_TRIAL_FAILED, PL_P2P_TRIAL_FIX);
 	pl_log(ctx, result ? 2 : 0, "p2p: test of drive %u:%u and GPU %x: %s", major(r->dev),
-	       minor(r->dev), r->gpu_pci,
-	       result > 0   ? "passed"
-	       : result < 0 ? "not possible with what it holds"
-			    : "failed");
+	       minor(r->dev), r->gpu_pci, pl_p2p_trial_word(result));
 	return result > 0;
 }
 

@@ -2,6 +2,7 @@
 /* A controller from open to close. */
 #include "ctrl.h"
 #include "queue.h"
+#include "why.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -34,12 +35,19 @@ void pl_nvme_relax(struct peerlane_nvme *nvme, unsigned int *turns)
 		nanosleep(&moment, NULL);
 }
 
+bool pl_nvme_ctrl_stopped(struct peerlane_nvme *nvme)
+{
+	return nvme->t->ops->stopped && nvme->t->ops->stopped(nvme->t);
+}
+
 int pl_nvme_ctrl_check(struct peerlane_nvme *nvme)
 {
 	uint32_t csts;
 
 	if (nvme->t->ops->gone(nvme->t))
 		return -ENODEV;
+	if (pl_nvme_ctrl_stopped(nvme))
+		return -EIO;
 	csts = pl_nvme_read32(nvme->bar, PL_NVME_REG_CSTS);
 	if (csts == UINT32_MAX)
 		return -ENODEV;
@@ -135,10 +143,11 @@ int peerlane_nvme_open(struct peerlane_nvme **out, const char *address,
 	struct pl_nvme_transport *t;
 	int rc;
 
+	pl_nvme_why("%s", "");
 	if (!out || !address)
-		return -EINVAL;
+		return pl_nvme_why_opened(-EINVAL);
 	rc = pl_nvme_transport_open(address, &t);
-	return rc ? rc : pl_nvme_ctrl_open(t, opt, out);
+	return pl_nvme_why_opened(rc ? rc : pl_nvme_ctrl_open(t, opt, out));
 }
 
 void peerlane_nvme_close(struct peerlane_nvme *nvme)

@@ -104,7 +104,9 @@ struct peerlane_nvme {
 /* Bring a controller up on a transport, which becomes the controller's, also if this fails. */
 int pl_nvme_ctrl_open(struct pl_nvme_transport *t, const struct peerlane_nvme_options *opt,
 		      struct peerlane_nvme **out);
-/* Is it gone, or did it fail for good? 0, -ENODEV or -EIO. */
+/* Was it stopped from outside, as the transport's stopped() says? */
+bool pl_nvme_ctrl_stopped(struct peerlane_nvme *nvme);
+/* Is it gone, was it stopped, or did it fail for good? 0, -ENODEV or -EIO. */
 int pl_nvme_ctrl_check(struct peerlane_nvme *nvme);
 uint64_t pl_nvme_now_ns(struct peerlane_nvme *nvme);
 /* One turn of waiting; counts *turns. */

@@ -129,6 +129,13 @@ void pl_nvme_unmap_locked(struct peerlane_nvme_map *map)
 	free(map);
 }
 
+void pl_nvme_maps_lose(struct peerlane_nvme *nvme)
+{
+	for (struct peerlane_nvme_map *map = nvme->maps; map; map = map->next)
+		if (map->gpu)
+			__atomic_store_n(&map->lost, true, __ATOMIC_RELAXED);
+}
+
 static int alloc(struct peerlane_nvme *nvme, size_t bytes, struct peerlane_nvme_map **out)
 {
 	const struct pl_nvme_mapping *mapping;
@@ -188,11 +195,11 @@ int peerlane_nvme_map(struct peerlane_nvme *nvme, const struct peerlane_nvme_mem
 		.handle = memory->handle,
 		.offset = memory->pin_offset,
 	};
-	rc = nvme->t->ops->map(nvme->t, &region, &mapping);
-	if (rc)
-		return rc;
+	/* Whoever finds the controller stopped must find all maps of GPU memory, this one as well. */
 	pthread_mutex_lock(&nvme->lock);
-	rc = wrap(nvme, mapping, false, out);
+	rc = nvme->t->ops->map(nvme->t, &region, &mapping);
+	if (!rc)
+		rc = wrap(nvme, mapping, false, out);
 	if (!rc)
 		(*out)->gpu = region.kind == PL_NVME_GPU;
 	pthread_mutex_unlock(&nvme->lock);

@@ -119,6 +119,8 @@ static inline int check_memory(const struct peerlane_nvme_queue *q,
 
 	if (!map || map->nvme != q->nvme)
 		return -EINVAL;
+	if (__atomic_load_n(&map->lost, __ATOMIC_RELAXED))
+		return -EFAULT;
 	if (io->offset > map->v.bytes || bytes > map->v.bytes - io->offset)
 		return -ERANGE;
 	return (map->v.skip + io->offset) & q->align_mask ? -EINVAL : 0;
@@ -311,7 +313,8 @@ static inline __attribute__((always_inline)) bool quick(struct peerlane_nvme_que
 
 	if ((io->opcode != PL_NVME_READ && io->opcode != PL_NVME_WRITE) ||
 	    io->flags | io->reserved || !ns || !map || ns->nvme != q->nvme ||
-	    map->nvme != q->nvme || ns->read_only || q->use_sgl || !q->ring.nr_unused)
+	    map->nvme != q->nvme || __atomic_load_n(&map->lost, __ATOMIC_RELAXED) ||
+	    ns->read_only || q->use_sgl || !q->ring.nr_unused)
 		return false;
 	/* None is one less than none: more than there are. */
 	if (io->lba >= ns->nr_blocks || io->nr_blocks - (uint64_t)1 >= ns->nr_blocks - io->lba)

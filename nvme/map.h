@@ -15,6 +15,7 @@ struct peerlane_nvme_map {
 	uint64_t *joined; /* pages made of smaller ones, or NULL */
 	bool allocated;	  /* by the transport */
 	bool gpu;	  /* memory of a GPU */
+	bool lost;	  /* ...that may be gone: never to be given to the controller again */
 	struct peerlane_nvme_map *next;
 	struct peerlane_nvme_map **link; /* what points to this one */
 };
@@ -36,5 +37,7 @@ int pl_nvme_pages_join(const struct pl_nvme_mapping *mapping, unsigned int page_
 int pl_nvme_map_alloc_locked(struct peerlane_nvme *nvme, size_t bytes,
 			     struct peerlane_nvme_map **out);
 void pl_nvme_unmap_locked(struct peerlane_nvme_map *map);
+/* The controller was stopped because memory of a GPU went away: all maps of such memory are lost. */
+void pl_nvme_maps_lose(struct peerlane_nvme *nvme);
 
 #endif

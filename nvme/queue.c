@@ -53,6 +53,11 @@ static int delete (struct peerlane_nvme *nvme, uint8_t opcode, uint16_t qid)
 	return pl_nvme_admin_locked(nvme, &sqe, NULL);
 }
 
+static bool lost(const struct peerlane_nvme_map *map)
+{
+	return map && map->lost;
+}
+
 int pl_nvme_queue_start(struct peerlane_nvme_queue *q)
 {
 	struct peerlane_nvme *nvme = q->nvme;
@@ -62,6 +67,8 @@ int pl_nvme_queue_start(struct peerlane_nvme_queue *q)
 	uint32_t generation = nvme->generation;
 	int rc;
 
+	if (lost(q->sq_map) || lost(q->cq_map) || lost(q->lists_map))
+		return -EFAULT;
 	pl_nvme_doorbells(nvme, &q->ring);
 	pl_nvme_ring_restart(&q->ring);
 	place(&cq, q->cq_map, q->cq_offset, q->cq_list);
@@ -156,7 +163,7 @@ static int get_memory(struct peerlane_nvme_queue *q, const struct peerlane_nvme_
 	q->cq_map = own_cq ? q->own : opt->cq;
 	q->cq_offset = own_cq ? own_sq : opt->cq_offset;
 	q->lists = opt->lists ? opt->lists->v : q->own->v;
-	q->lists_gpu = opt->lists && opt->lists->gpu;
+	q->lists_map = opt->lists;
 	q->lists_offset = opt->lists ? opt->lists_offset : own_sq + own_cq;
 
 	/* A ring that is not contiguous is described by a list, if the controller takes that. */
@@ -186,7 +193,7 @@ static void set_pointers(struct peerlane_nvme_queue *q)
 		r->in_device = true;
 	} else if (q->sq_map->v.cpu) {
 		r->sq = (void *)(q->sq_map->v.cpu + q->sq_offset);
-		r->in_device = q->sq_map->gpu || q->lists_gpu;
+		r->in_device = q->sq_map->gpu || (q->lists_map && q->lists_map->gpu);
 	}
 	if (q->cq_map->v.cpu)
 		r->cq = (void *)(q->cq_map->v.cpu + q->cq_offset);

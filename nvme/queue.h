@@ -61,8 +61,8 @@ struct peerlane_nvme_queue {
 	struct peerlane_nvme_map *cq_map;
 	size_t sq_offset;
 	size_t cq_offset;
-	struct peerlane_nvme_map *own; /* what the driver allocated for it */
-	bool lists_gpu;
+	struct peerlane_nvme_map *own;		   /* what the driver allocated for it */
+	const struct peerlane_nvme_map *lists_map; /* what the caller gave for the lists, or NULL */
 	size_t cmb_offset;
 	size_t cmb_bytes; /* 0: not there */
 	/* Of a queue that is not contiguous: a list of its pages. */

@@ -119,6 +119,13 @@ struct pl_nvme_transport_ops {
 	int (*reset)(struct pl_nvme_transport *t);
 
 	/*
+	 * Has the device been stopped from outside, because memory of a GPU that is mapped went away? Then it
+	 * reaches no memory before reset(), and which mappings of GPU memory are still good is not known.
+	 * NULL: that does not happen here.
+	 */
+	bool (*stopped)(struct pl_nvme_transport *t);
+
+	/*
 	 * Called again and again while the driver waits, so that a controller which runs in the same
 	 * thread gets its turn. Must not call the driver. NULL: the driver yields the CPU instead.
 	 */

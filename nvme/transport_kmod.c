@@ -253,6 +253,14 @@ static bool kmod_gone(struct pl_nvme_transport *t)
 	return call(of(t)->fd, PEERLANE_NVMEDEV_IOC_INFO, &info) == -ENODEV;
 }
 
+static bool kmod_stopped(struct pl_nvme_transport *t)
+{
+	struct peerlane_nvmedev_info info = { 0 };
+
+	return !call(of(t)->fd, PEERLANE_NVMEDEV_IOC_INFO, &info) &&
+	       info.flags & PEERLANE_NVMEDEV_STOPPED;
+}
+
 static int kmod_window(struct pl_nvme_transport *t, unsigned int index, struct pl_nvme_window *out)
 {
 	struct kmod *k = of(t);
@@ -309,4 +317,5 @@ const struct pl_nvme_transport_ops pl_nvme_transport_kmod = {
 	.gone = kmod_gone,
 	.window = kmod_window,
 	.reset = kmod_reset,
+	.stopped = kmod_stopped,
 };

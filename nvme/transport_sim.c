@@ -3,6 +3,7 @@
 #include "transport_sim.h"
 
 #include "shared_fd.h"
+#include "why.h"
 
 #include <peerlane/nvme_spec.h>
 
@@ -337,8 +338,11 @@ static int sim_open(const char *address, struct pl_nvme_transport **out)
 	char *rest = malloc(strlen(address) + 2), why[256];
 	int rc = s && rest ? take_keys(s, address, rest) : -ENOMEM;
 
-	if (!rc)
+	if (!rc) {
 		rc = pl_simnvme_create(rest, &s->c, why, sizeof(why));
+		if (rc)
+			pl_nvme_why("%s", why);
+	}
 	if (!rc && s->has_thread)
 		rc = pl_simnvme_start(s->c);
 	free(rest);
@@ -397,28 +401,13 @@ static void sim_idle(struct pl_nvme_transport *t)
 		pl_simnvme_step(s->c);
 }
 
-const struct pl_nvme_transport_ops pl_nvme_transport_sim = {
-	.name = "sim",
-	.open = sim_open,
-	.close = sim_close,
-	.map = sim_map,
-	.unmap = sim_unmap,
-	.alloc = sim_alloc,
-	.free = sim_unmap,
-	.gone = sim_gone,
-	.reset = sim_reset,
-	.idle = sim_idle,
-};
+/* They differ in how the controller is found. */
+#define SIM_OPS(sim_name, sim_open_fn)                                                             \
+	{                                                                                          \
+		.name = (sim_name), .open = (sim_open_fn), .close = sim_close, .map = sim_map,     \
+		.unmap = sim_unmap, .alloc = sim_alloc, .free = sim_unmap, .gone = sim_gone,       \
+		.reset = sim_reset, .idle = sim_idle,                                              \
+	}
 
-const struct pl_nvme_transport_ops pl_nvme_transport_sim_unix = {
-	.name = "sim-unix",
-	.open = sim_unix_open,
-	.close = sim_close,
-	.map = sim_map,
-	.unmap = sim_unmap,
-	.alloc = sim_alloc,
-	.free = sim_unmap,
-	.gone = sim_gone,
-	.reset = sim_reset,
-	.idle = sim_idle,
-};
+const struct pl_nvme_transport_ops pl_nvme_transport_sim = SIM_OPS("sim", sim_open);
+const struct pl_nvme_transport_ops pl_nvme_transport_sim_unix = SIM_OPS("sim-unix", sim_unix_open);

@@ -139,13 +139,15 @@ static void report_direction(struct pl_report *r, struct peerlane_file *file, en
 		 peerlane_path_name(ex.chosen));
 }
 
-/* Explains both directions with a little memory of the GPU. Closes the file. */
+/* Explains both directions with a little memory of the GPU, registered or not. Closes the file. */
 static void report_paths(struct pl_report *r, struct pl_session *s, struct peerlane_file *file,
-			 struct finding *f)
+			 bool registered, struct finding *f)
 {
 	void *memory = NULL;
 	int err = peerlane_gpu_alloc(s->ctx, s->gpu, PROBE_BYTES, &memory);
 
+	if (!err && registered)
+		err = peerlane_buffer_register(s->ctx, memory, PROBE_BYTES, 0);
 	if (err) {
 		worse(f, BROKEN);
 		snprintf(f->text, sizeof(f->text), "%s", pl_session_reason(err).text);
@@ -154,6 +156,8 @@ static void report_paths(struct pl_report *r, struct pl_session *s, struct peerl
 		report_direction(r, file, PEERLANE_WRITE, memory, f);
 	}
 	peerlane_file_close(file);
+	if (!err && registered)
+		peerlane_buffer_release(s->ctx, memory);
 	if (memory)
 		peerlane_gpu_free(s->ctx, memory);
 }
@@ -164,7 +168,7 @@ static void report_fd(struct pl_report *r, struct pl_session *s, int fd, struct 
 	int err = peerlane_file_from_fd(s->ctx, fd, &file);
 
 	if (!err) {
-		report_paths(r, s, file, f);
+		report_paths(r, s, file, false, f);
 		return;
 	}
 	worse(f, BROKEN);
@@ -200,7 +204,8 @@ static int report_nvme(struct pl_report *r, struct pl_session *s, const char *pa
 			ex.dio_align);
 	pl_report_value(r, "bytes", json_object_new_int64(ex.file_bytes), "size", "%s",
 			pl_human_size((uint64_t)ex.file_bytes).text);
-	report_paths(r, s, file, f);
+	pl_report_text(r, "buffer", "memory", "a registered buffer");
+	report_paths(r, s, file, true, f);
 	return 0;
 }
 

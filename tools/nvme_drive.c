@@ -3,35 +3,22 @@
 #include "nvme_drive.h"
 
 #include "message.h"
-#include "nvme_status.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Why a controller could not be had. */
-static const char *reason(int err)
+/* What a user of the tool can do about it. */
+static const char *hint(const char *address, int err)
 {
 	switch (err) {
 	case -EINVAL:
-		return "no such form of address: write sim:KEY=VALUE,..., or an address that "
-		       "'peerlane nvme list' tells";
+		if (!strncmp(address, "sim:", 4))
+			return "";
+		return "; write sim:KEY=VALUE,..., or an address that 'peerlane nvme list' tells";
 	case -ENODEV:
-		return "no such device, or it is not bound for this: see 'peerlane nvme list'";
-	case -EBUSY:
-		return "another program has it";
-	case -EACCES:
-	case -EPERM:
-		return "not allowed for this user";
-	case -ETIMEDOUT:
-		return "the controller does not get ready in the time it promises";
-	case -EIO:
-		return "the controller reports a fatal error or fails a command";
-	case -EPROTO:
-		return "what the controller says of itself makes no sense";
-	case -EOPNOTSUPP:
-		return "the controller lacks what this driver needs";
+		return "; see 'peerlane nvme list'";
 	default:
-		return strerror(-err);
+		return "";
 	}
 }
 
@@ -49,7 +36,7 @@ int pl_drive_open(struct pl_drive *d, const char *address, const struct pl_drive
 	err = peerlane_nvme_open(&d->nvme, address, &opt);
 	if (err) {
 		d->nvme = NULL;
-		pl_message_error("%s: %s", address, reason(err));
+		pl_message_error("%s: %s%s", address, peerlane_nvme_why(), hint(address, err));
 		return err;
 	}
 	d->info.size = sizeof(d->info);
@@ -129,6 +116,9 @@ bool pl_drive_has(const struct pl_drive *d, uint64_t block, uint64_t nr)
 void pl_drive_complain(const struct pl_drive *d, const char *what, uint64_t block, uint64_t nr,
 		       const struct peerlane_nvme_completion *cpl)
 {
+	char words[128];
+
 	pl_message_error("%s: %s of %llu blocks from %llu on: %s", d->address, what,
-			 (unsigned long long)nr, (unsigned long long)block, pl_status_of(cpl).text);
+			 (unsigned long long)nr, (unsigned long long)block,
+			 peerlane_nvme_status_text(cpl, words, sizeof(words)));
 }

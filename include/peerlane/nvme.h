@@ -61,10 +61,20 @@ struct peerlane_nvme_options {
  * Return: 0; -EINVAL a bad option or address; -ENODEV no such device, or it went away; -EBUSY somebody
  * else has it; -EACCES not allowed; -ETIMEDOUT it does not get ready in the time it promises; -EIO it
  * reports a fatal error or fails a command; -EPROTO what it says of itself makes no sense; -EOPNOTSUPP
- * it lacks what this driver needs; -ENOMEM.
+ * it lacks what this driver needs; -ENOMEM. peerlane_nvme_why() says it in words.
  */
 int peerlane_nvme_open(struct peerlane_nvme **out, const char *address,
 		       const struct peerlane_nvme_options *opt);
+
+/**
+ * peerlane_nvme_why() - why a controller could not be opened
+ *
+ * Of the last peerlane_nvme_open() of the calling thread; for the software controller it names the word of the
+ * address that is wrong.
+ *
+ * Return: a sentence without its full stop, until the thread's next open; "" if that worked. Never NULL.
+ */
+const char *peerlane_nvme_why(void);
 
 /**
  * peerlane_nvme_close() - shut a controller down in order, and let go of it
@@ -175,6 +185,21 @@ struct peerlane_nvme_completion {
  * -EACCES, -EROFS, -EAGAIN not ready, -ECANCELED aborted, -EIO all others.
  */
 int peerlane_nvme_errno(unsigned int status);
+
+/**
+ * peerlane_nvme_status_text() - how a command or an I/O ended, in words
+ * @cpl: its completion
+ * @text: receives the words
+ * @bytes: room in @text; 128 are enough
+ *
+ * The name that the specification has for the status, its type, and whether to retry and whether the error log has
+ * more: "Unrecovered Read Error (media and data integrity, status 0x281), do not retry". Where the driver ended
+ * it and not the controller, what that was.
+ *
+ * Return: @text; "" if an argument is NULL or @bytes is 0.
+ */
+const char *peerlane_nvme_status_text(const struct peerlane_nvme_completion *cpl, char *text,
+				      size_t bytes);
 
 /**
  * peerlane_nvme_admin() - run one admin command
@@ -364,6 +389,11 @@ struct peerlane_nvme_memory {
  * @out: receives the map
  *
  * Each controller has its own addresses: memory that several use is mapped for each of them.
+ *
+ * When pinned memory of a GPU is freed while it is mapped, the kernel module stops the controller. The driver
+ * resets it then: what was outstanding is reported with -ECONNRESET, and all maps of GPU memory of this
+ * controller are lost, for which of them are still good is not known. I/O with them fails with -EFAULT; unmap
+ * them, and map what is still there anew. Queues in such memory are of no use any more, too.
  *
  * Return: 0; -EINVAL a bad range; -EOPNOTSUPP this kind of memory is not possible for this transport or
  * with this controller's page size; -EFAULT no such memory; -ENOMEM; -ENOSPC; -ENODEV.
@@ -579,7 +609,7 @@ struct peerlane_nvme_io {
  *
  * Return: how many were taken, from the first; when that is none: -EAGAIN the queue is full, or is just
  * being recovered: poll it; -EINVAL a bad field; -ERANGE blocks beyond the end of the namespace or
- * memory beyond the end of the map; -EOPNOTSUPP the controller lacks the command; -EROFS; -ENODEV the
+ * memory beyond the end of the map; -EFAULT the map is lost, see peerlane_nvme_map(); -EOPNOTSUPP the controller lacks the command; -EROFS; -ENODEV the
  * controller is gone or was given up, or another error with which the queue was.
  */
 int peerlane_nvme_submit(struct peerlane_nvme_queue *queue, const struct peerlane_nvme_io *io,

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
  * Fuzzes the configuration: texts of a cufile.json, and parameter calls between opens and closes.
- *   fuzz_config [SEED [SECONDS]]   random inputs, made from good ones (the default lasts 3 s)
- * Compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
  */
 #include "cf.h"
 
-#include "../../cufile/config.h"
+#include "../fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "../../cufile/config.h"
 
 static void check(const struct pl_cf_config *c)
 {
@@ -118,15 +117,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-static uint64_t state;
-
-static uint64_t rnd(void)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	return state ^= state << 17;
-}
-
 static const char *const seeds[] = {
 	"{ \"logging\": { \"dir\": \"/x\", \"level\": \"INFO\", \"max_file_size_mb\": -1 } }",
 	"// c\n{ \"properties\": { \"io_batchsize\": 128, \"use_poll_mode\": true,"
@@ -139,19 +129,19 @@ static const char *const seeds[] = {
 static size_t mutate(uint8_t *out, size_t room)
 {
 	static const char pieces[] = "{}[]\",:-0919999999999999999999e.truefalsenull/**///\\u0000";
-	const char *from = seeds[rnd() % 4];
+	const char *from = seeds[fuzz_rnd() % 4];
 	size_t len = strlen(from);
 
 	memcpy(out, from, len);
-	for (uint64_t n = rnd() % 12; n; n--) {
-		size_t at = rnd() % len, run = 1 + rnd() % 8;
+	for (uint64_t n = fuzz_rnd() % 12; n; n--) {
+		size_t at = fuzz_rnd() % len, run = 1 + fuzz_rnd() % 8;
 
-		switch (rnd() % 4) {
+		switch (fuzz_rnd() % 4) {
 		case 0:
-			out[at] = (uint8_t)rnd();
+			out[at] = (uint8_t)fuzz_rnd();
 			break;
 		case 1:
-			out[at] = (uint8_t)pieces[rnd() % (sizeof(pieces) - 1)];
+			out[at] = (uint8_t)pieces[fuzz_rnd() % (sizeof(pieces) - 1)];
 			break;
 		case 2:
 			if (at + run < len) {
@@ -162,7 +152,7 @@ static size_t mutate(uint8_t *out, size_t room)
 		default:
 			if (len + run < room) {
 				memmove(out + at + run, out + at, len - at);
-				memcpy(out + at, pieces + rnd() % (sizeof(pieces) - 9), run);
+				memcpy(out + at, pieces + fuzz_rnd() % (sizeof(pieces) - 9), run);
 				len += run;
 			}
 			break;
@@ -171,28 +161,30 @@ static size_t mutate(uint8_t *out, size_t room)
 	return len;
 }
 
-int main(int argc, char **argv)
+static void begin(void)
 {
-	time_t end = time(NULL) + (argc > 2 ? atoi(argv[2]) : 3);
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	unsigned long nr = 0;
-	uint8_t data[1024];
-	size_t len;
-
-	state = seed * 0x9e3779b97f4a7c15ull + 1;
 	setenv("CUFILE_ENV_PATH_JSON", "/dev/null", 1);
 	cf_load();
-	for (; time(NULL) < end || nr < 2000; nr++) {
-		len = mutate(data, sizeof(data));
-		LLVMFuzzerTestOneInput(data, len);
-		if (nr % 16)
-			continue;
-		len = 10 * (1 + rnd() % 40);
-		for (size_t i = 0; i < len; i++)
-			data[i] = (uint8_t)rnd();
-		calls(data, len);
-	}
-	printf("%lu inputs, seed %lu\n", nr, (unsigned long)seed);
-	return 0;
 }
+
+/* Calls now and then, with whatever the configuration is by then. */
+static void after(unsigned long nr)
+{
+	uint8_t data[400];
+	size_t len = 10 * (1 + fuzz_rnd() % 40);
+
+	if (nr % 16)
+		return;
+	for (size_t i = 0; i < len; i++)
+		data[i] = (uint8_t)fuzz_rnd();
+	calls(data, len);
+}
+
+const struct fuzz fuzz_program = {
+	.room = 1024,
+	.least = 2000,
+	.begin = begin,
+	.make = mutate,
+	.after = after,
+};
 #endif

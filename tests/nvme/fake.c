@@ -171,8 +171,20 @@ static int op_reset(struct pl_nvme_transport *t)
 
 	f->nr_flr++;
 	f->stays_ready = false;
+	f->stopped = false;
 	pl_nvme_write32(f->bar, PL_NVME_REG_CC, 0);
 	return 0;
+}
+
+static bool op_stopped(struct pl_nvme_transport *t)
+{
+	return __atomic_load_n(&self(t)->stopped, __ATOMIC_RELAXED);
+}
+
+void fake_stop(struct fake *f)
+{
+	__atomic_store_n(&f->stopped, true, __ATOMIC_RELAXED);
+	pl_nvme_write32(f->bar, PL_NVME_REG_CC, 0);
 }
 
 static void op_idle(struct pl_nvme_transport *t)
@@ -195,6 +207,7 @@ static const struct pl_nvme_transport_ops fake_ops = {
 	.gone = op_gone,
 	.window = op_window,
 	.reset = op_reset,
+	.stopped = op_stopped,
 	.idle = op_idle,
 	.now_ns = op_now_ns,
 };
@@ -257,7 +270,8 @@ static void fetch(struct fake *f, unsigned int qid)
 	uint32_t tail = doorbell(f, PL_NVME_SHADOW_SQ(qid, dstrd), PL_NVME_DOORBELL_SQ(qid, dstrd),
 				 q->head);
 
-	while (q->exists && q->head != tail && !f->fatal && !f->gone && has_room(f, q->cqid)) {
+	while (q->exists && q->head != tail && !f->fatal && !f->gone && !f->stopped &&
+	       has_room(f, q->cqid)) {
 		struct pl_nvme_sqe sqe = *(struct pl_nvme_sqe *)(void *)entry(f, q, q->head, 64);
 		struct pl_nvme_cqe cqe = { .cid = sqe.cid, .sqid = (uint16_t)qid };
 		enum fake_do what;

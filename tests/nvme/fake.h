@@ -60,6 +60,7 @@ struct fake {
 
 	/* How it behaves. */
 	bool gone, never_ready, stays_ready, fatal, no_shutdown;
+	bool stopped; /* from outside; see fake_stop() */
 	enum fake_do (*hook)(struct fake *f, unsigned int qid, const struct pl_nvme_sqe *sqe,
 			     struct pl_nvme_cqe *cqe);
 	void *hook_arg;
@@ -93,6 +94,9 @@ int fake_open(struct fake *f, const struct peerlane_nvme_options *opt, struct pe
 
 /* One turn. */
 void fake_turn(struct fake *f);
+
+/* Stop it as the kernel module does: disabled, and cut off from memory until the transport's reset. */
+void fake_stop(struct fake *f);
 
 /* Post a completion on a queue, whatever it says; the phase is added. */
 void fake_post(struct fake *f, unsigned int cqid, const struct pl_nvme_cqe *cqe);

@@ -3,22 +3,18 @@
  * Fuzzes the driver from the controller's side: registers, Identify data, completions and what becomes of
  * commands come from the input, as do the calls that the program makes. Whatever the controller does, every
  * I/O must be reported once, and nothing may crash or hang.
- *	fuzz_driver [SEED [SECONDS]]      random inputs (the default lasts 3 s)
- *	fuzz_driver SEED 0 FOLDER         write some inputs to begin with
- * Compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "../fuzz.h"
 #include "fake.h"
 
 #define MAX_IO 512u
 #define MEM_BYTES ((size_t)1 << 20)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The input; when it ends the controller is a good one. */
 static struct {
@@ -100,6 +96,9 @@ static enum fake_do hook(struct fake *f, unsigned int qid, const struct pl_nvme_
 		f->never_ready = byte() & 1;
 		f->stays_ready = byte() & 1;
 		return FAKE_DO;
+	case 11:
+		fake_stop(f);
+		return FAKE_DROP;
 	default:
 		return FAKE_DO;
 	}
@@ -292,63 +291,41 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-static uint64_t rnd_state;
-
-static uint64_t rnd(void)
-{
-	rnd_state ^= rnd_state << 13;
-	rnd_state ^= rnd_state >> 7;
-	return rnd_state ^= rnd_state << 17;
-}
-
 /* Some bytes that mean something, or only random ones; most controllers are shaped well. */
 static size_t make(uint8_t *out, size_t room)
 {
-	size_t len = 16 + rnd() % (room - 16);
-	uint8_t oddness = (uint8_t)(1 + rnd() % 40);
+	size_t len = 16 + fuzz_rnd() % (room - 16);
+	uint8_t oddness = (uint8_t)(1 + fuzz_rnd() % 40);
 
 	for (size_t i = 0; i < len; i++)
-		out[i] = rnd() % 50 < oddness ? (uint8_t)rnd() : (uint8_t)(rnd() % 3 ? 10 : 16);
-	if (rnd() % 4) {
+		out[i] = fuzz_rnd() % 50 < oddness ? (uint8_t)fuzz_rnd()
+						   : (uint8_t)(fuzz_rnd() % 3 ? 10 : 16);
+	if (fuzz_rnd() % 4) {
 		/* A good shape, and nothing odd in coming up. */
-		out[0] = (uint8_t)(rnd() & 64);
+		out[0] = (uint8_t)(fuzz_rnd() & 64);
 		out[2] = 0;
 	}
 	return len;
 }
 
-static int write_some(const char *folder)
+static unsigned long nr_io;
+
+static void after(unsigned long nr)
 {
-	uint8_t data[1024];
-
-	for (unsigned int i = 0; i < 64; i++) {
-		size_t len = make(data, sizeof(data));
-		char path[512];
-		FILE *file;
-
-		snprintf(path, sizeof(path), "%s/%u", folder, i);
-		file = fopen(path, "w");
-		if (!file || fwrite(data, 1, len, file) != len || fclose(file))
-			return 1;
-	}
-	return 0;
+	(void)nr;
+	nr_io += host.nr_io;
 }
 
-int main(int argc, char **argv)
+static void end(void)
 {
-	time_t end = time(NULL) + (argc > 2 ? atoi(argv[2]) : 3);
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	unsigned long nr = 0, io = 0;
-	uint8_t data[1024];
-
-	rnd_state = seed * 0x9e3779b97f4a7c15ull + 1;
-	if (argc > 3)
-		return write_some(argv[3]);
-	for (; time(NULL) < end || nr < 300; nr++) {
-		LLVMFuzzerTestOneInput(data, make(data, sizeof(data)));
-		io += host.nr_io;
-	}
-	printf("%lu inputs, %lu I/Os, seed %lu\n", nr, io, (unsigned long)seed);
-	return 0;
+	printf("%lu I/Os\n", nr_io);
 }
+
+const struct fuzz fuzz_program = {
+	.room = 1024,
+	.least = 300,
+	.make = make,
+	.after = after,
+	.end = end,
+};
 #endif

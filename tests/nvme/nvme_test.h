@@ -89,4 +89,47 @@ static inline struct peerlane_nvme_info env_info(struct env *e)
 	return info;
 }
 
+/* Many reads with as many outstanding as the queue takes; every one comes back once, with its data. */
+static inline void env_stress(struct env *e, struct peerlane_nvme_queue *q, unsigned int nr)
+{
+	struct peerlane_nvme_completion done[64];
+	unsigned char *seen = calloc(nr, 1);
+	unsigned int taken = 0, nr_done = 0;
+	int rc;
+
+	for (unsigned int i = 0; i < 512; i++)
+		memset(e->f->disk[0] + i * 512, (int)i, 512);
+	while (nr_done < nr) {
+		struct peerlane_nvme_io io =
+			env_io(e, PL_NVME_READ, 0, taken % 512, 1, taken % 4096 * 512);
+
+		io.user = taken;
+		if (taken < nr && peerlane_nvme_submit(q, &io, 1) == 1) {
+			taken++;
+			continue;
+		}
+		rc = peerlane_nvme_wait(q, done, 1, 64, -1);
+		assert_true(rc > 0);
+		for (int i = 0; i < rc; i++) {
+			assert_int_equal(done[i].err, 0);
+			assert_int_equal(seen[done[i].user]++, 0);
+			assert_int_equal((unsigned char)e->mem[done[i].user % 4096 * 512],
+					 done[i].user % 512 % 256);
+		}
+		nr_done += (unsigned int)rc;
+	}
+	free(seen);
+	assert_int_equal(env_info(e).nr_bad_completions, 0);
+}
+
+/* Of a hook: no I/O completes. */
+static inline enum fake_do env_drop_io(struct fake *f, unsigned int qid,
+				       const struct pl_nvme_sqe *sqe, struct pl_nvme_cqe *cqe)
+{
+	(void)f;
+	(void)sqe;
+	(void)cqe;
+	return qid ? FAKE_DROP : FAKE_DO;
+}
+
 #endif

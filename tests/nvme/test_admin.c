@@ -223,26 +223,6 @@ static void test_passthrough(void **state)
 	env_close(&e);
 }
 
-static void test_errnos(void **state)
-{
-	(void)state;
-	assert_int_equal(peerlane_nvme_errno(0), 0);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_INVALID_OPCODE), -EOPNOTSUPP);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_INVALID_FIELD), -EINVAL);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_LBA_RANGE), -ERANGE);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_INVALID_NS), -ENXIO);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_CAPACITY), -ENOSPC);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_COMPARE_FAILED), -EILSEQ);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_READ_ERROR), -ENODATA);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_ACCESS_DENIED), -EACCES);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_WRITE_PROTECTED), -EROFS);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_NOT_READY), -EAGAIN);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_ABORTED), -ECANCELED);
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_WRITE_FAULT), -EIO);
-	/* A code of 0 is success in one type only. */
-	assert_int_equal(peerlane_nvme_errno(PL_NVME_SC_CQ_INVALID), -EIO);
-}
-
 static void test_events(void **state)
 {
 	struct env e = { .f = fake_new() };
@@ -325,8 +305,7 @@ int main(void)
 		cmocka_unit_test(test_identify),   cmocka_unit_test(test_bad_list),
 		cmocka_unit_test(test_namespaces), cmocka_unit_test(test_log_pages),
 		cmocka_unit_test(test_features),   cmocka_unit_test(test_passthrough),
-		cmocka_unit_test(test_errnos),	   cmocka_unit_test(test_events),
-		cmocka_unit_test(test_no_events),
+		cmocka_unit_test(test_events),	   cmocka_unit_test(test_no_events),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

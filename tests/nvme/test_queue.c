@@ -1,39 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Queue pairs: depths and wraps, memory of every kind, shadow doorbells, and every refusal. */
+/* Queue pairs: depths and wraps, rings in pieces, SGLs, and every refusal. */
 #include "nvme_test.h"
-
-/* Many reads with as many outstanding as the queue takes; every one comes back once, with its data. */
-static void stress(struct env *e, unsigned int nr)
-{
-	struct peerlane_nvme_completion done[64];
-	unsigned char *seen = calloc(nr, 1);
-	unsigned int taken = 0, nr_done = 0;
-	int rc;
-
-	for (unsigned int i = 0; i < 512; i++)
-		memset(e->f->disk[0] + i * 512, (int)i, 512);
-	while (nr_done < nr) {
-		struct peerlane_nvme_io io =
-			env_io(e, PL_NVME_READ, 0, taken % 512, 1, taken % 4096 * 512);
-
-		io.user = taken;
-		if (taken < nr && peerlane_nvme_submit(e->q, &io, 1) == 1) {
-			taken++;
-			continue;
-		}
-		rc = peerlane_nvme_wait(e->q, done, 1, 64, -1);
-		assert_true(rc > 0);
-		for (int i = 0; i < rc; i++) {
-			assert_int_equal(done[i].err, 0);
-			assert_int_equal(seen[done[i].user]++, 0);
-			assert_int_equal((unsigned char)e->mem[done[i].user % 4096 * 512],
-					 done[i].user % 512 % 256);
-		}
-		nr_done += (unsigned int)rc;
-	}
-	free(seen);
-	assert_int_equal(env_info(e).nr_bad_completions, 0);
-}
 
 static void test_depths(void **state)
 {
@@ -47,7 +14,7 @@ static void test_depths(void **state)
 		struct env e = { .f = fake_new() };
 
 		env_open(&e, NULL, &qopt);
-		stress(&e, 3 * depths[i] + 7);
+		env_stress(&e, e.q, 3 * depths[i] + 7);
 		assert_int_equal(peerlane_nvme_queue_get_info(e.q, &info), 0);
 		assert_int_equal(info.depth, depths[i]);
 		assert_int_equal(info.qid, 1);
@@ -69,7 +36,7 @@ static void test_longest(void **state)
 	(void)state;
 	e.f->cap |= 0xffff;
 	env_open(&e, NULL, &qopt);
-	stress(&e, 70000);
+	env_stress(&e, e.q, 70000);
 	env_close(&e);
 }
 
@@ -81,7 +48,7 @@ static void test_ids_again(void **state)
 
 	(void)state;
 	env_open(&e, NULL, &qopt);
-	stress(&e, 140000);
+	env_stress(&e, e.q, 140000);
 	env_close(&e);
 }
 
@@ -112,15 +79,6 @@ static void test_full(void **state)
 }
 
 /* Nothing completes: waiting ends when its time is over. */
-static enum fake_do drop_io(struct fake *f, unsigned int qid, const struct pl_nvme_sqe *sqe,
-			    struct pl_nvme_cqe *cqe)
-{
-	(void)f;
-	(void)sqe;
-	(void)cqe;
-	return qid ? FAKE_DROP : FAKE_DO;
-}
-
 static void test_wait_ends(void **state)
 {
 	struct env e = { .f = fake_new() };
@@ -128,173 +86,13 @@ static void test_wait_ends(void **state)
 	struct peerlane_nvme_io io;
 
 	(void)state;
-	e.f->hook = drop_io;
+	e.f->hook = env_drop_io;
 	env_open(&e, NULL, NULL);
 	io = env_io(&e, PL_NVME_READ, 0, 0, 1, 0);
 	assert_int_equal(peerlane_nvme_submit(e.q, &io, 1), 1);
 	assert_int_equal(peerlane_nvme_wait(e.q, &done, 1, 1, 5), 0);
 	assert_int_equal(peerlane_nvme_wait(e.q, &done, 1, 1, 0), 0);
 	env_close(&e); /* with a command outstanding */
-}
-
-/* Shadow doorbells: all is done without the registers once the controller has told so. */
-static void test_dbbuf(void **state)
-{
-	struct peerlane_nvme_options opt = { .size = sizeof(opt), .flags = PEERLANE_NVME_NO_DBBUF };
-	struct env e = { .f = fake_new() };
-
-	(void)state;
-	e.f->id.oacs = PL_NVME_OACS_DBBUF;
-	env_open(&e, NULL, NULL);
-	assert_int_equal(env_info(&e).has_dbbuf, 1);
-	assert_true(e.f->shadow);
-	stress(&e, 2000);
-	/* The queue is used again after a reset, which makes the controller forget the shadows. */
-	assert_int_equal(peerlane_nvme_reset(e.nvme), 0);
-	assert_true(e.f->shadow);
-	stress(&e, 2000);
-	env_close(&e);
-
-	e.f = fake_new();
-	e.f->id.oacs = PL_NVME_OACS_DBBUF;
-	env_open(&e, &opt, NULL);
-	assert_int_equal(env_info(&e).has_dbbuf, 0);
-	assert_false(e.f->shadow);
-	stress(&e, 500);
-	env_close(&e);
-}
-
-static enum fake_do no_dbbuf(struct fake *f, unsigned int qid, const struct pl_nvme_sqe *sqe,
-			     struct pl_nvme_cqe *cqe)
-{
-	(void)f;
-	if (qid || sqe->opcode != PL_NVME_ADMIN_DBBUF)
-		return FAKE_DO;
-	cqe->status = PL_NVME_CQE_STATUS(PL_NVME_SC_INTERNAL);
-	return FAKE_STATUS;
-}
-
-/* It offers them and then refuses: the registers do. */
-static void test_dbbuf_refused(void **state)
-{
-	struct env e = { .f = fake_new() };
-
-	(void)state;
-	e.f->id.oacs = PL_NVME_OACS_DBBUF;
-	e.f->hook = no_dbbuf;
-	env_open(&e, NULL, NULL);
-	assert_int_equal(env_info(&e).has_dbbuf, 0);
-	stress(&e, 500);
-	/* And the other way round after a reset. */
-	e.f->hook = NULL;
-	assert_int_equal(peerlane_nvme_reset(e.nvme), 0);
-	assert_int_equal(env_info(&e).has_dbbuf, 1);
-	stress(&e, 500);
-	e.f->hook = no_dbbuf;
-	assert_int_equal(peerlane_nvme_reset(e.nvme), 0);
-	stress(&e, 500);
-	env_close(&e);
-}
-
-/* A register is written only for values that the controller asked to be told about. */
-static void test_dbbuf_events(void **state)
-{
-	volatile uint32_t reg = 99, shadow = 0;
-	uint32_t event = 0;
-	struct pl_nvme_doorbell db = { .reg = &reg, .shadow = &shadow, .event = &event };
-
-	(void)state;
-	pl_nvme_ring_bell(&db, 0, 1);
-	assert_int_equal(reg, 1);
-	event = 9; /* not yet */
-	pl_nvme_ring_bell(&db, 1, 4);
-	assert_int_equal(reg, 1);
-	assert_int_equal(shadow, 4);
-	pl_nvme_ring_bell(&db, 4, 12);
-	assert_int_equal(reg, 12);
-	event = 12;
-	pl_nvme_ring_bell(&db, 12, 2); /* round the end */
-	assert_int_equal(reg, 2);
-	event = 1; /* it has seen less than it was told */
-	pl_nvme_ring_bell(&db, 2, 3);
-	assert_int_equal(reg, 2);
-	/* The admin queue's: both, always. */
-	db.event = NULL;
-	pl_nvme_ring_bell(&db, 3, 4);
-	assert_int_equal(reg, 4);
-	assert_int_equal(shadow, 4);
-}
-
-static void test_cmb(void **state)
-{
-	struct peerlane_nvme_queue_options qopt = { .size = sizeof(qopt),
-						    .flags = PEERLANE_NVME_QUEUE_CMB,
-						    .depth = 256 };
-	struct peerlane_nvme_queue *q[4];
-	struct env e = { .f = fake_new() };
-
-	(void)state;
-	assert_int_equal(fake_open(e.f, NULL, &e.nvme), 0);
-	assert_int_equal(peerlane_nvme_queue_create(e.nvme, &qopt, &q[0]), -EOPNOTSUPP);
-	peerlane_nvme_close(e.nvme);
-
-	/* 64 KiB in BAR 2, the first 4 KiB of which are something else. */
-	e.f->cmbsz = 15 << 12 | PL_NVME_CMBSZ_SQS;
-	e.f->cmbloc = 1 << 12 | 2;
-	env_open(&e, NULL, &qopt);
-	assert_int_equal(env_info(&e).cmb_bytes, 15 << 12);
-	assert_true((char *)e.q->ring.sq == e.f->cmb + 4096);
-	stress(&e, 2000);
-	/* Three queues of 16 KiB are in; the rest is too small for a fourth. */
-	assert_int_equal(peerlane_nvme_queue_create(e.nvme, &qopt, &q[1]), 0);
-	assert_int_equal(peerlane_nvme_queue_create(e.nvme, &qopt, &q[2]), 0);
-	assert_int_equal(peerlane_nvme_queue_create(e.nvme, &qopt, &q[3]), -ENOSPC);
-	peerlane_nvme_queue_destroy(q[1]);
-	assert_int_equal(peerlane_nvme_queue_create(e.nvme, &qopt, &q[1]), 0);
-	assert_int_equal(peerlane_nvme_reset(e.nvme), 0);
-	stress(&e, 500);
-	env_close(&e);
-
-	/* The kind that is told its address, and one that does not like it. */
-	for (unsigned int bad = 0; bad < 2; bad++) {
-		e.f = fake_new();
-		e.f->cap |= (uint64_t)1 << PL_NVME_CAP_CMBS_SHIFT;
-		e.f->cmbsz = 16 << 12 | PL_NVME_CMBSZ_SQS;
-		e.f->cmbloc = 2;
-		pl_nvme_write32(e.f->bar, PL_NVME_REG_CMBSTS, bad);
-		assert_int_equal(fake_open(e.f, NULL, &e.nvme), 0);
-		assert_int_equal(env_info(&e).cmb_bytes, bad ? 0 : 1 << 16);
-		assert_true(pl_nvme_read64(e.f->bar, PL_NVME_REG_CMBMSC) ==
-			    ((uint64_t)FAKE_FRAMES << 12 | 3));
-		peerlane_nvme_close(e.nvme);
-		fake_free(e.f);
-	}
-}
-
-/* Registers that lie about it are not believed. */
-static void test_bad_cmb(void **state)
-{
-	static const uint32_t regs[][2] = {
-		{ 0xfffff << 12 | 6 << 8 | PL_NVME_CMBSZ_SQS, 2 },   /* clipped to the BAR */
-		{ 1 << 12 | 7 << 8 | PL_NVME_CMBSZ_SQS, 2 },	     /* no such unit */
-		{ 1 << 12 | PL_NVME_CMBSZ_SQS, 0xfffffu << 12 | 2 }, /* beyond the BAR */
-		{ 1 << 12 | PL_NVME_CMBSZ_SQS, 1 },		     /* no such BAR */
-		{ 1 << 12 | PL_NVME_CMBSZ_SQS, 3 },
-		{ 1 << 12 | PL_NVME_CMBSZ_SQS, 7 },
-		{ 1 << 12 | PL_NVME_CMBSZ_CQS, 2 }, /* not for submission queues */
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(regs) / sizeof(regs[0]); i++) {
-		struct env e = { .f = fake_new() };
-
-		e.f->cmbsz = regs[i][0];
-		e.f->cmbloc = regs[i][1];
-		assert_int_equal(fake_open(e.f, NULL, &e.nvme), 0);
-		assert_int_equal(env_info(&e).cmb_bytes, i ? 0 : FAKE_CMB_BYTES);
-		peerlane_nvme_close(e.nvme);
-		fake_free(e.f);
-	}
 }
 
 /* Rings that are not contiguous are described by a list, if the controller takes that. */
@@ -309,7 +107,7 @@ static void test_scattered_rings(void **state)
 	e.f->cap &= ~((uint64_t)1 << PL_NVME_CAP_CQR_SHIFT);
 	env_open(&e, NULL, &qopt);
 	assert_true(e.q->sq_list);
-	stress(&e, 3000);
+	env_stress(&e, e.q, 3000);
 	env_close(&e);
 
 	/* Long enough that the list itself is chained. */
@@ -320,7 +118,7 @@ static void test_scattered_rings(void **state)
 	qopt.depth = 60000;
 	qopt.max_transfer_bytes = 4096;
 	env_open(&e, NULL, &qopt);
-	stress(&e, 61000);
+	env_stress(&e, e.q, 61000);
 	env_close(&e);
 
 	e.f = fake_new();
@@ -334,80 +132,6 @@ static void test_scattered_rings(void **state)
 	fake_free(e.f);
 }
 
-/* SQ, CQ and lists in memory of a GPU, which has pages of 64 KiB. */
-static void test_gpu_memory(void **state)
-{
-	struct peerlane_nvme_memory memory = {
-		.size = sizeof(memory),
-		.flags = PEERLANE_NVME_MEMORY_GPU,
-		.bytes = 1 << 20,
-		.pin_fd = -1,
-	};
-	struct peerlane_nvme_queue_options qopt = { .size = sizeof(qopt), .depth = 64 };
-	struct peerlane_nvme_queue_info info = { .size = sizeof(info) };
-	struct env e = { .f = fake_new() };
-	struct peerlane_nvme_queue *q;
-	struct peerlane_nvme_map *map;
-	struct peerlane_nvme_completion done;
-	struct peerlane_nvme_io io;
-	uint64_t pages[256];
-	size_t run;
-	char *gpu = aligned_alloc(65536, 1 << 20);
-
-	(void)state;
-	memset(gpu, 0, 1 << 20);
-	env_open(&e, NULL, NULL);
-	e.f->scattered = true;
-	memory.ptr = memory.cpu = gpu;
-	assert_int_equal(peerlane_nvme_map(e.nvme, &memory, &map), 0);
-	assert_int_equal(peerlane_nvme_map_pages(map, 0, pages, 256), 256);
-	for (unsigned int i = 1; i < 256; i++)
-		assert_int_equal(pages[i] == pages[i - 1] + 4096, i % 16 != 0);
-	assert_int_equal(peerlane_nvme_map_address(map, 65536 + 4096, pages, &run), 0);
-	assert_int_equal(run, 65536 - 4096);
-	qopt.sq = qopt.cq = qopt.lists = map;
-	qopt.cq_offset = 4096;
-	qopt.lists_offset = 65536;
-	assert_true(peerlane_nvme_lists_bytes(e.nvme, 64, 0) == 63 * 256);
-	assert_int_equal(peerlane_nvme_queue_create(e.nvme, &qopt, &q), 0);
-	assert_int_equal(peerlane_nvme_queue_get_info(q, &info), 0);
-	assert_ptr_equal(info.sq, gpu);
-	assert_ptr_equal(info.cq, gpu + 4096);
-	peerlane_nvme_queue_destroy(e.q);
-	e.q = q;
-	stress(&e, 1000);
-	/* Data in it as well, over the edge of one of its pages, and more than two of the controller's. */
-	io = env_io(&e, PL_NVME_WRITE, 0, 0, 40, 131072 + 65536 - 10240);
-	io.map = map;
-	fill(gpu + io.offset, 40 * 512, 3);
-	assert_int_equal(peerlane_nvme_run(q, &io, NULL), 0);
-	assert_memory_equal(e.f->disk[0], gpu + io.offset, 40 * 512);
-	for (run = 0; run < 63 * 256 && !gpu[65536 + run]; run++)
-		;
-	assert_true(run < 63 * 256); /* the list was there */
-	peerlane_nvme_queue_destroy(q);
-	peerlane_nvme_unmap(map);
-
-	/* Where the CPU cannot reach it: for programs on the GPU only. */
-	memory.cpu = NULL;
-	assert_int_equal(peerlane_nvme_map(e.nvme, &memory, &map), 0);
-	qopt.sq = qopt.cq = map;
-	qopt.lists = NULL;
-	qopt.lists_offset = 0;
-	assert_int_equal(peerlane_nvme_queue_create(e.nvme, &qopt, &q), 0);
-	assert_int_equal(peerlane_nvme_queue_get_info(q, &info), 0);
-	assert_null(info.sq);
-	assert_int_equal(peerlane_nvme_submit(q, &io, 1), -EOPNOTSUPP);
-	assert_int_equal(peerlane_nvme_poll(q, &done, 1), -EOPNOTSUPP);
-	assert_int_equal(peerlane_nvme_reset(e.nvme), 0);
-	assert_int_equal(peerlane_nvme_submit(q, &io, 1), -EOPNOTSUPP);
-	assert_int_equal(peerlane_nvme_poll(q, &done, 1), -EOPNOTSUPP);
-	qopt.lists = map; /* which the driver writes */
-	assert_int_equal(peerlane_nvme_queue_create(e.nvme, &qopt, &q), -EINVAL);
-	env_close(&e);
-	free(gpu);
-}
-
 static void test_sgl(void **state)
 {
 	struct peerlane_nvme_queue_options qopt = { .size = sizeof(qopt),
@@ -416,7 +140,7 @@ static void test_sgl(void **state)
 
 	(void)state;
 	env_open(&e, NULL, &qopt); /* has none: PRPs it is */
-	stress(&e, 100);
+	env_stress(&e, e.q, 100);
 	assert_int_equal(e.f->nr_sgl, 0);
 	assert_int_equal(env_run(&e, PL_NVME_READ, 0, 0, 1, 1), -EINVAL);
 	env_close(&e);
@@ -426,7 +150,7 @@ static void test_sgl(void **state)
 		e.f->cap &= ~((uint64_t)1 << PL_NVME_CAP_CQR_SHIFT);
 		e.f->scattered = scattered;
 		env_open(&e, NULL, &qopt);
-		stress(&e, 1000);
+		env_stress(&e, e.q, 1000);
 		assert_true(e.f->nr_sgl >= 1000);
 		fill(e.mem, 200000, 9);
 		assert_int_equal(env_run(&e, PL_NVME_WRITE, 0, 9, 50, 1001), 0);
@@ -477,7 +201,7 @@ static void test_refused(void **state)
 	assert_int_equal(peerlane_nvme_queue_create(e.nvme, NULL, &q), -ENOSPC);
 	peerlane_nvme_queue_destroy(e.q);
 	assert_int_equal(peerlane_nvme_queue_create(e.nvme, NULL, &e.q), 0);
-	stress(&e, 100);
+	env_stress(&e, e.q, 100);
 	env_close(&other);
 	env_close(&e);
 }
@@ -509,68 +233,14 @@ static void test_half_created(void **state)
 	env_close(&e);
 }
 
-static void test_maps(void **state)
-{
-	struct peerlane_nvme_memory memory = { .size = sizeof(memory), .pin_fd = -1 };
-	struct env e = { .f = fake_new() };
-	struct peerlane_nvme_map *map;
-	uint64_t address, pages[4];
-	void *ptr;
-
-	(void)state;
-	env_open(&e, NULL, NULL);
-	assert_int_equal(peerlane_nvme_map(e.nvme, &memory, &map), -EINVAL);
-	memory.ptr = e.mem;
-	assert_int_equal(peerlane_nvme_map(e.nvme, &memory, &map), -EINVAL);
-	memory.bytes = SIZE_MAX;
-	assert_int_equal(peerlane_nvme_map(e.nvme, &memory, &map), -EINVAL);
-	memory.bytes = 4096;
-	memory.flags = 0x80;
-	assert_int_equal(peerlane_nvme_map(e.nvme, &memory, &map), -EINVAL);
-	assert_int_equal(peerlane_nvme_map(e.nvme, NULL, &map), -EINVAL);
-	assert_int_equal(peerlane_nvme_map_host(NULL, e.mem, 1, &map), -EINVAL);
-	assert_int_equal(peerlane_nvme_map_alloc(e.nvme, 0, &ptr, &map), -EINVAL);
-	assert_int_equal(peerlane_nvme_map_alloc(e.nvme, SIZE_MAX, &ptr, &map), -EINVAL);
-	peerlane_nvme_unmap(NULL);
-
-	/* Not at a page, and ending in the middle of one. */
-	assert_int_equal(peerlane_nvme_map_host(e.nvme, e.mem + 100, 8192, &map), 0);
-	assert_int_equal(peerlane_nvme_map_pages(map, 0, pages, 4), 3);
-	assert_int_equal(pages[0] & 4095, 100);
-	assert_int_equal(pages[1] & 4095, 0);
-	assert_int_equal(peerlane_nvme_map_pages(map, 2, pages, 4), 1);
-	assert_int_equal(peerlane_nvme_map_pages(map, 3, pages, 4), 0);
-	assert_int_equal(peerlane_nvme_map_pages(map, 0, NULL, 4), -EINVAL);
-	assert_int_equal(peerlane_nvme_map_address(map, 8191, &address, NULL), 0);
-	assert_ptr_equal(fake_at(e.f, address, 1), e.mem + 100 + 8191);
-	assert_int_equal(peerlane_nvme_map_address(map, 8192, &address, NULL), -EINVAL);
-	peerlane_nvme_unmap(map);
-
-	assert_int_equal(peerlane_nvme_map_alloc(e.nvme, 10000, &ptr, &map), 0);
-	memset(ptr, 1, 10000);
-	assert_int_equal(peerlane_nvme_map_address(map, 9999, &address, NULL), 0);
-	env_close(&e); /* what is left is unmapped */
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_depths),
-		cmocka_unit_test(test_longest),
-		cmocka_unit_test(test_ids_again),
-		cmocka_unit_test(test_full),
-		cmocka_unit_test(test_wait_ends),
-		cmocka_unit_test(test_dbbuf),
-		cmocka_unit_test(test_dbbuf_refused),
-		cmocka_unit_test(test_dbbuf_events),
-		cmocka_unit_test(test_cmb),
-		cmocka_unit_test(test_bad_cmb),
-		cmocka_unit_test(test_scattered_rings),
-		cmocka_unit_test(test_gpu_memory),
-		cmocka_unit_test(test_sgl),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_depths),	     cmocka_unit_test(test_longest),
+		cmocka_unit_test(test_ids_again),    cmocka_unit_test(test_full),
+		cmocka_unit_test(test_wait_ends),    cmocka_unit_test(test_scattered_rings),
+		cmocka_unit_test(test_sgl),	     cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_half_created),
-		cmocka_unit_test(test_maps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

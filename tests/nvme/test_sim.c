@@ -337,6 +337,39 @@ static void test_stuck(void **state)
 	assert_int_equal(peerlane_nvme_open(&nvme, "sim-unix:/no/such/socket", NULL), -ENODEV);
 }
 
+/* Of each failure of this thread, and of no other. */
+static void *open_badly(void *arg)
+{
+	struct peerlane_nvme *nvme;
+
+	(void)arg;
+	assert_int_equal(peerlane_nvme_open(&nvme, "sim:another=one", NULL), -EINVAL);
+	assert_non_null(strstr(peerlane_nvme_why(), "another=one"));
+	return NULL;
+}
+
+static void test_why(void **state)
+{
+	struct peerlane_nvme *nvme;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(peerlane_nvme_open(&nvme, "sim:size=1M,no=such", NULL), -EINVAL);
+	assert_non_null(strstr(peerlane_nvme_why(), "no=such"));
+	assert_int_equal(pthread_create(&thread, NULL, open_badly, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_non_null(strstr(peerlane_nvme_why(), "no=such"));
+	assert_int_equal(peerlane_nvme_open(&nvme, "sim:rule=nonsense", NULL), -EINVAL);
+	assert_non_null(strstr(peerlane_nvme_why(), "nonsense"));
+	assert_int_equal(peerlane_nvme_open(&nvme, "nothing", NULL), -EINVAL);
+	assert_non_null(strstr(peerlane_nvme_why(), "address"));
+	assert_int_equal(peerlane_nvme_open(&nvme, "sim:to=120,rule=fatal on=enable", NULL), -EIO);
+	assert_non_null(strstr(peerlane_nvme_why(), "fatal"));
+	assert_int_equal(peerlane_nvme_open(&nvme, "sim:size=1M", NULL), 0);
+	assert_string_equal(peerlane_nvme_why(), "");
+	peerlane_nvme_close(nvme);
+}
+
 /* In the driver's own thread, with every page somewhere else, and memory of a GPU. */
 static void test_one_thread(void **state)
 {
@@ -379,9 +412,9 @@ static void test_one_thread(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shapes),	   cmocka_unit_test(test_commands),
-		cmocka_unit_test(test_faults),	   cmocka_unit_test(test_stuck),
-		cmocka_unit_test(test_one_thread),
+		cmocka_unit_test(test_shapes), cmocka_unit_test(test_commands),
+		cmocka_unit_test(test_faults), cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_why),    cmocka_unit_test(test_one_thread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

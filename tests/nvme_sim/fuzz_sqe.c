@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
  * Fuzzes the software controller: commands, PRP and SGL lists, doorbells and registers.
- *   fuzz_nvme_sqe [SEED [SECONDS]]   random inputs, made from good ones (the default lasts 3 s)
- *   fuzz_nvme_sqe SEED 0 FOLDER      write some inputs there, for libFuzzer to begin with
- * Compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
  *
  * Whatever comes, memory that was not mapped is not touched, no completion is overwritten before the
  * host gave its place back, and after a reset the controller works as it did.
  */
+#include "../fuzz.h"
+
 #include <peerlane/nvme_spec.h>
 
 #include <simnvme.h>
@@ -18,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define PAGE 4096u
 #define NR_PAGES 64u
@@ -263,15 +260,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-static uint64_t state;
-
-static uint64_t rnd(void)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	return state ^= state << 17;
-}
-
 /* A command that is right but for a few bits. */
 static void make_command(struct pl_nvme_sqe *sqe, bool is_io)
 {
@@ -280,46 +268,48 @@ static void make_command(struct pl_nvme_sqe *sqe, bool is_io)
 	uint8_t *bytes = (uint8_t *)sqe;
 
 	memset(sqe, 0, sizeof(*sqe));
-	sqe->cid = (uint16_t)rnd();
-	sqe->dptr.prp.prp1 =
-		IOVA + rnd() % NR_PAGES * PAGE + (rnd() & 1 ? rnd() % PAGE & ~3ull : 0);
+	sqe->cid = (uint16_t)fuzz_rnd();
+	sqe->dptr.prp.prp1 = IOVA + fuzz_rnd() % NR_PAGES * PAGE +
+			     (fuzz_rnd() & 1 ? fuzz_rnd() % PAGE & ~3ull : 0);
 	/* Mostly a page, or the list. */
-	sqe->dptr.prp.prp2 = IOVA + (rnd() & 1 ? 6 : rnd() % NR_PAGES) * PAGE;
+	sqe->dptr.prp.prp2 = IOVA + (fuzz_rnd() & 1 ? 6 : fuzz_rnd() % NR_PAGES) * PAGE;
 	if (is_io) {
-		sqe->opcode = io[rnd() % sizeof(io)];
-		sqe->nsid = 1 + (uint32_t)(rnd() & 1);
-		sqe->cdw10 = (uint32_t)(rnd() % 256);
+		sqe->opcode = io[fuzz_rnd() % sizeof(io)];
+		sqe->nsid = 1 + (uint32_t)(fuzz_rnd() & 1);
+		sqe->cdw10 = (uint32_t)(fuzz_rnd() % 256);
 		if (sqe->opcode != PL_NVME_DSM)
-			sqe->cdw12 = (uint32_t)(rnd() % 40);
-		if (rnd() % 4 == 0) {
+			sqe->cdw12 = (uint32_t)(fuzz_rnd() % 40);
+		if (fuzz_rnd() % 4 == 0) {
 			sqe->flags = PL_NVME_PSDT_SGL;
-			sqe->dptr.sgl.length = (uint32_t)(rnd() % 8 * (rnd() & 1 ? 16 : 512));
-			sqe->dptr.sgl.type = (uint8_t)(rnd() % 4 << 4);
+			sqe->dptr.sgl.length =
+				(uint32_t)(fuzz_rnd() % 8 * (fuzz_rnd() & 1 ? 16 : 512));
+			sqe->dptr.sgl.type = (uint8_t)(fuzz_rnd() % 4 << 4);
 		}
 	} else {
-		sqe->opcode = adm[rnd() % sizeof(adm)];
-		sqe->cdw10 = (uint32_t)(rnd() % 12 | (rnd() & 1 ? rnd() % 20 << 16 : 0));
-		sqe->cdw11 = (uint32_t)(rnd() % 4 | rnd() % 5 << 16);
-		sqe->nsid = rnd() % 3 ? 0 : (uint32_t)(rnd() % 5);
+		sqe->opcode = adm[fuzz_rnd() % sizeof(adm)];
+		sqe->cdw10 =
+			(uint32_t)(fuzz_rnd() % 12 | (fuzz_rnd() & 1 ? fuzz_rnd() % 20 << 16 : 0));
+		sqe->cdw11 = (uint32_t)(fuzz_rnd() % 4 | fuzz_rnd() % 5 << 16);
+		sqe->nsid = fuzz_rnd() % 3 ? 0 : (uint32_t)(fuzz_rnd() % 5);
 	}
-	if (rnd() % 3 == 0)
-		bytes[rnd() % sizeof(*sqe)] ^= (uint8_t)(1u << rnd() % 8);
+	if (fuzz_rnd() % 3 == 0)
+		bytes[fuzz_rnd() % sizeof(*sqe)] ^= (uint8_t)(1u << fuzz_rnd() % 8);
 }
 
 /* A run of operations: mostly commands, and now and then a list, a doorbell or a register. */
-static size_t make(uint8_t *data, size_t most)
+static size_t make(uint8_t *data, size_t room)
 {
-	size_t nr = 1 + rnd() % most;
+	size_t nr = 1 + fuzz_rnd() % (room / OP_BYTES);
 
 	for (size_t i = 0; i < nr * OP_BYTES; i++)
-		data[i] = (uint8_t)rnd();
+		data[i] = (uint8_t)fuzz_rnd();
 	for (size_t i = 0; i < nr; i++) {
 		uint8_t *op = data + i * OP_BYTES;
 		struct pl_nvme_sqe sqe;
 
-		if (rnd() % 8 == 0)
+		if (fuzz_rnd() % 8 == 0)
 			continue;
-		op[0] = rnd() % 6 ? 7 : (uint8_t)(2 + rnd() % 2);
+		op[0] = fuzz_rnd() % 6 ? 7 : (uint8_t)(2 + fuzz_rnd() % 2);
 		op[1] |= op[0] == 7 ? 12 : 0;
 		op[3] = 0;
 		make_command(&sqe, op[1] & 1);
@@ -329,44 +319,23 @@ static size_t make(uint8_t *data, size_t most)
 	return nr * OP_BYTES;
 }
 
-static int write_corpus(const char *folder)
+static void end(void)
 {
-	static uint8_t data[64 * OP_BYTES];
-
-	for (int i = 0; i < 64; i++) {
-		size_t bytes = make(data, 64);
-		char path[512];
-		FILE *file;
-
-		snprintf(path, sizeof(path), "%s/seed-%d", folder, i);
-		file = fopen(path, "we");
-		if (!file || fwrite(data, 1, bytes, file) != bytes || fclose(file))
-			return 1;
-	}
-	return 0;
-}
-
-int main(int argc, char **argv)
-{
-	time_t end = time(NULL) + (argc > 2 ? atoi(argv[2]) : 3);
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	static uint8_t data[64 * OP_BYTES];
 	struct pl_simnvme_counters counters;
-	unsigned long nr = 0;
 
-	state = seed * 0x9e3779b97f4a7c15ull + 1;
-	if (argc > 3)
-		return write_corpus(argv[3]);
-	for (; time(NULL) < end || nr < 500; nr++)
-		LLVMFuzzerTestOneInput(data, make(data, 64));
 	pl_simnvme_counters(c, &counters);
-	printf("%lu inputs, seed %lu: %lu commands, %lu errors, %lu DMA faults, %lu blocks moved\n",
-	       nr, (unsigned long)seed,
+	printf("%lu commands, %lu errors, %lu DMA faults, %lu blocks moved\n",
 	       (unsigned long)(counters.admin_commands + counters.io_commands),
 	       (unsigned long)counters.errors, (unsigned long)counters.dma_faults,
 	       (unsigned long)(counters.blocks_read + counters.blocks_written));
 	pl_simnvme_destroy(c);
 	munmap(memory, NR_PAGES * PAGE);
-	return 0;
 }
+
+const struct fuzz fuzz_program = {
+	.room = (size_t)64 * OP_BYTES,
+	.least = 500,
+	.make = make,
+	.end = end,
+};
 #endif

@@ -279,6 +279,8 @@ static void bad_names(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		assert_int_equal(peerlane_file_open(ctx, names[i], O_RDWR, 0, &file), -EINVAL);
+	assert_int_equal(peerlane_file_open(ctx, "nvme:sim:bs=3/1", O_RDWR, 0, &file), -EINVAL);
+	sim_assert_error(-EINVAL, "bs=3");
 	assert_int_equal(peerlane_file_open(ctx, "nvme:sim:/2", O_RDWR, 0, &file), -ENXIO);
 	sim_assert_error(-ENXIO, "no such namespace");
 	assert_int_equal(
@@ -328,6 +330,9 @@ static void failing_drive(void **state)
 	for (int pass = 0; pass < 2; pass++) {
 		assert_int_equal(peerlane_read(file, gpu, 512, 2099 * 512), 512);
 		assert_int_equal(peerlane_read(file, gpu, 512, 2100 * 512), -ENODATA);
+		sim_assert_error(-ENODATA, "SIM0001/1: read of 1 blocks from 2100 on");
+		sim_assert_error(-ENODATA, "Unrecovered Read Error (media and data integrity, "
+					   "status 0x281), do not retry");
 		n = peerlane_read(file, gpu, 2 * MIB, 0);
 		assert_in_range(n, 1, 2100 * 512);
 		sim_assert_gpu(ctx, gpu, (size_t)n, 0, 3);
@@ -345,6 +350,7 @@ static void failing_drive(void **state)
 	peerlane_file_close(file);
 	file = sim_file(ctx, fresh("disk", 512, ",rule=remove opcode=write"), O_RDWR);
 	assert_int_equal(peerlane_write(file, gpu, 512, 0, 0), -ENODEV);
+	sim_assert_error(-ENODEV, "gone");
 	assert_int_equal(peerlane_read(file, gpu, 512, 0), -ENODEV);
 	peerlane_file_close(file);
 	peerlane_buffer_release(ctx, gpu);

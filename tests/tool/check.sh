@@ -71,11 +71,14 @@ json '"cufile" not in d'
 # A namespace of an NVMe controller.
 expect 1 "$tool" check --json nvme:sim:bs=4096,serial=HERE/1
 json 'd["file"]["device"] == "HERE/1" and d["file"]["block_bytes"] == 4096'
-json 'd["file"]["bytes"] == 64 << 20 and d["read"]["chosen"] == d["write"]["chosen"] == "copy"'
+json 'd["file"]["bytes"] == 64 << 20 and d["read"]["chosen"] == d["write"]["chosen"] == "p2p"'
 json 'd["read"]["io_engine"] == "nvme"'
 expect 1 env 'PEERLANE_NVME=sim:serial=A|sim:serial=B,size=1M' "$tool" check nvme:B/1
 says out 'B/1'
-says out 'register'
+says out "a registered buffer"
+expect 1 env PEERLANE_FLAGS=no-p2p "$tool" check nvme:sim:/1
+says out "switched off"
+says out "read: copy"
 expect 2 "$tool" check nvme:nobody/1
 says err 'serial number nobody'
 expect 2 "$tool" check nvme:sim:/2

@@ -24,6 +24,7 @@ says err 'no such namespace'
 expect 2 "$tool" nvme identify --raw --json sim:
 expect 1 "$tool" nvme identify sim:nonsense=1
 says err 'sim:nonsense=1'
+says err 'no such key'
 expect 1 "$tool" nvme identify nothing:at/all
 says err 'no such form of address'
 expect 2 "$tool" nvme identify

@@ -8,7 +8,7 @@ yes=(--yes-destroy-data SIM0001)
 # A block that cannot be read: what came before it is in the file.
 expect 1 "$tool" nvme read --count 4096 --output back \
 	'sim:rule=status opcode=read lba=1100 code=0x281 dnr=1'
-says err 'Unrecovered Read Error (status 0x281), do not retry'
+says err 'Unrecovered Read Error (media and data integrity, status 0x281), do not retry'
 says err 'blocks from 1024 on'
 says err "holds the first $((1024 * 512)) bytes only"
 [ "$(stat -c %s back)" -eq $((1024 * 512)) ] || fail 'wrong size'

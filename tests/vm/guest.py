@@ -12,6 +12,13 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 FUZZ_SECONDS = int(os.environ.get("VM_FUZZ_SECONDS", "8"))
 # How often loops go round; 0: as often as each of them thinks right for every day.
 ROUNDS = int(os.environ.get("VM_ROUNDS", "0"))
+# What takes longer than this many seconds hangs: a test, a boot, and what is asked for beyond the usual
+# in each test. A round of some loops takes seconds where much else is going on.
+TEST_SECONDS = 200
+BOOT_SECONDS = 600
+MORE_SECONDS = FUZZ_SECONDS + 5 * ROUNDS
+# With a debug kernel everything takes longer.
+DEBUG_TIMES = 4
 # Programs of examples/ that the tests run.
 EXAMPLES = ("file_to_gpu", "pin_mmap")
 # What the tests need of the kernel's own modules.
@@ -23,6 +30,15 @@ MODULES_FABRICS = ("configfs", "dummy", "nvme-tcp", "nvme-rdma", "nvmet-tcp", "n
                    "crc32_generic", "rdma_rxe")
 # Loaded only where a test is about it.
 VFIO = ("vfio-pci", "vfio_iommu_type1")
+
+
+def test_limit(kernel):
+    return (TEST_SECONDS + MORE_SECONDS) * (DEBUG_TIMES if kernel.tools == "source" else 1)
+
+
+def boot_limit(kernel, boot):
+    more = MORE_SECONDS * len(boot.tests)
+    return (BOOT_SECONDS + more) * (DEBUG_TIMES if kernel.tools == "source" else 1)
 
 
 def build_libraries():
@@ -168,10 +184,10 @@ def nr_disks(boot, images):
 def qemu_command(lab, kernel, boot, images, work):
     # Whether the timer ticks is found by waiting for a short time, too short on a busy machine.
     append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", "no_timer_check",
-              boot.layout.append,
+              "log_buf_len=8M", "printk.devkmsg=on", boot.layout.append,
               "pl.tests=" + ",".join(boot.tests), f"pl.drives={nr_disks(boot, images)}",
               "pl.below=1 pl.scsi_debug=dev_size_mb=4" if boot.layout.below else "",
-              f"pl.fuzz={FUZZ_SECONDS}", f"pl.rounds={ROUNDS}"]
+              f"pl.fuzz={FUZZ_SECONDS}", f"pl.rounds={ROUNDS}", f"pl.limit={test_limit(kernel)}"]
     append += [f"pl.{module}=" + ",".join(values)
                for module, values in boot.parameters.items() if values]
     results = os.path.join(work, "results.txt")

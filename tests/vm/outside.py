@@ -2,6 +2,7 @@
 """The lab's view from outside the guest: images, their bytes, and QEMU's trace."""
 
 import bisect
+import collections
 import os
 import random
 import re
@@ -145,16 +146,15 @@ def inside(bar, address, length):
     return max(0, end - start)
 
 
-def split_by_marks(path):
-    """The lines of the trace for each test, by its number."""
-    parts, number = {0: []}, 0
+def numbered(path):
+    """The lines of the trace, each with the number of its test."""
+    number = 0
     with open(path, encoding="utf-8", errors="replace") as f:
         for line in f:
             read = READ.search(line)
             if read and read[1] == "1" and MARKS < int(read[3], 16) < MARKS + 1000:
                 number = int(read[3], 16) - MARKS
-            parts.setdefault(number, []).append(line)
-    return parts
+            yield number, line
 
 
 def translations(lines):
@@ -178,24 +178,37 @@ def translate(pages, page, number):
     return known[at][1] if at < len(known) else None
 
 
-def moved_bytes(lines, bar, iommu):
-    """Bytes that the drives moved into or out of the BAR."""
+def moved_translated(lines, bar):
+    """The bytes of moved_bytes() for one test, with an IOMMU."""
     total = 0
-    pages = translations(lines) if iommu else None
+    pages = translations(lines)
     for number, line in enumerate(lines):
         found = MAP.search(line)
         if not found:
             continue
         address, length = int(found[1], 16), int(found[2])
-        if not iommu:
-            total += inside(bar, address, length)
-            continue
         while length:
             piece = min(length, 4096 - address % 4096)
             page = translate(pages, address >> 12, number)
             if page is not None:
                 total += inside(bar, page << 12 | address % 4096, piece)
             address, length = address + piece, length - piece
+    return total
+
+
+def moved_bytes(path, bar, iommu):
+    """Bytes that the drives moved into or out of the BAR, by the number of the test."""
+    if iommu:
+        parts = {}
+        for number, line in numbered(path):
+            parts.setdefault(number, []).append(line)
+        return {number: moved_translated(lines, bar) for number, lines in parts.items()}
+    # Not kept: that of a long loop has many millions of lines.
+    total = collections.Counter()
+    for number, line in numbered(path):
+        found = MAP.search(line)
+        if found:
+            total[number] += inside(bar, int(found[1], 16), int(found[2]))
     return total
 
 
@@ -255,9 +268,7 @@ def judge(boot, told, images, work, trouble):
     results = []
     moved = {}
     if told.bar:
-        parts = split_by_marks(os.path.join(work, "trace.log"))
-        moved = {number: moved_bytes(lines, told.bar, boot.layout.iommu)
-                 for number, lines in parts.items()}
+        moved = moved_bytes(os.path.join(work, "trace.log"), told.bar, boot.layout.iommu)
     data = Bytes(images, told.bar, work)
     for test in told.tests:
         if test.status is None:

@@ -126,9 +126,6 @@ PLD_FN int pld_io_wait(struct pld_port *port, struct pld_io *io, uint64_t timeou
 {
 	const int mine = io->token >= 0;
 
-	cpl->err = 0;
-	cpl->status = 0;
-	cpl->result = 0;
 	pld_wait(port, io->token, timeout_ns, cpl);
 	pld_io_finish(port, mine, io, cpl);
 	return cpl->err;

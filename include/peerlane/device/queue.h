@@ -399,6 +399,9 @@ PLD_FN void pld_wait(struct pld_port *port, int token, uint64_t timeout_ns,
 	uint32_t turns = 0, nap = 32, over;
 	int done = token < 0;
 
+	out->err = 0;
+	out->status = 0;
+	out->result = 0;
 	for (;;) {
 		done |= pld_poll(port, done ? -1 : token, out);
 		if (!pld_ballot(port->lanes, !done))
@@ -415,11 +418,8 @@ PLD_FN void pld_wait(struct pld_port *port, int token, uint64_t timeout_ns,
 		if (nap < 1024)
 			nap *= 2;
 	}
-	if (!done) {
+	if (!done)
 		out->err = -(int)over;
-		out->status = 0;
-		out->result = 0;
-	}
 }
 
 /* Give slots back. Those of commands that have not ended come back when they do. */

@@ -6,6 +6,8 @@
 #ifndef ENGINE_H
 #define ENGINE_H
 
+#include <pthread.h>
+
 #include <peerlane/gpu.h>
 #include <peerlane/peerlane.h>
 
@@ -60,6 +62,24 @@ void batch_cases(struct engine *e, const char *path);
 int spoil_mappings(void);
 /* Runs a command, which must succeed; its output is printed, and must hold @want. */
 void command(const char *line, const char *want);
+
+/* --- engine_freed.c --- */
+
+/**
+ * struct later - a thread that frees the memory of a context
+ * @e: context
+ * @us: after so long
+ * @thread: it
+ */
+struct later {
+	struct engine *e;
+	unsigned int us;
+	pthread_t thread;
+};
+
+/* After a random time below @most_us. */
+void later_start(struct later *later, struct engine *e, unsigned int most_us);
+void later_wait(struct later *later);
 
 /* --- below.c --- */
 

@@ -106,3 +106,16 @@ void check_gpu(struct engine *e, const char *what, size_t n)
 		if (e->seen[i] != e->model[i])
 			fail("%s, case %zu: byte %zu of GPU memory is wrong", what, n, i);
 }
+
+void command(const char *line, const char *want)
+{
+	char text[16384];
+	size_t n;
+	FILE *f = popen(line, "r");
+
+	expect(f);
+	n = fread(text, 1, sizeof(text) - 1, f);
+	text[n] = '\0';
+	printf("$ %s\n%s", line, text);
+	expect(pclose(f) == 0 && strstr(text, want));
+}

@@ -224,9 +224,15 @@ int test_nvme_kmod_unbind(void);
 int test_nvme_kmod_back(void);
 int test_nvme_kmod_driver(void);
 int test_nvme_kmod_driver_freed(void);
+int test_nvme_kmod_warps(void);
 int test_nvme_vfio_driver(void);
 int test_nvme_vfio_io(void);
 int test_nvme_vfio_kill(void);
 int test_nvme_vfio_back(void);
+int test_nvme_kmod_engine(void);
+int test_nvme_kmod_engine_staged(void);
+int test_nvme_kmod_engine_refused(void);
+int test_nvme_kmod_engine_freed(void);
+int test_nvme_vfio_engine(void);
 
 #endif

@@ -93,10 +93,16 @@ static const struct test tests[] = {
 	{ "nvme_kmod_back", test_nvme_kmod_back },
 	{ "nvme_kmod_driver", test_nvme_kmod_driver },
 	{ "nvme_kmod_driver_freed", test_nvme_kmod_driver_freed },
+	{ "nvme_kmod_warps", test_nvme_kmod_warps },
 	{ "nvme_vfio_driver", test_nvme_vfio_driver },
 	{ "nvme_vfio_io", test_nvme_vfio_io },
 	{ "nvme_vfio_kill", test_nvme_vfio_kill },
 	{ "nvme_vfio_back", test_nvme_vfio_back },
+	{ "nvme_kmod_engine", test_nvme_kmod_engine },
+	{ "nvme_kmod_engine_staged", test_nvme_kmod_engine_staged },
+	{ "nvme_kmod_engine_refused", test_nvme_kmod_engine_refused },
+	{ "nvme_kmod_engine_freed", test_nvme_kmod_engine_freed },
+	{ "nvme_vfio_engine", test_nvme_vfio_engine },
 };
 
 static int mark(long number)

@@ -8,9 +8,9 @@
 #include "nvme_lab.h"
 
 /*
- * Each test writes to its own part of the drive, so that it can be compared after the last one: 8 to 12
- * MiB is compared at once, 12 to 14 is nvme_kmod_io's, 14 to 15 nvme_kmod_driver's, the rest
- * nvme_vfio_io's.
+ * Each test writes to its own part of the drive, so that it can be compared after the last one: 0 to
+ * 1 MiB is nvme_kmod_engine's, 8 to 12 is compared at once, 12 to 14 is nvme_kmod_io's, 14 to 15
+ * nvme_kmod_driver's, the rest nvme_vfio_io's but for its end, which is compared at once as well.
  */
 #define DRIVE "slow0"
 

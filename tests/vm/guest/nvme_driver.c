@@ -164,31 +164,32 @@ int test_nvme_kmod_driver(void)
 	return 0;
 }
 
-/* GPU memory goes away under the driver: every command is reported, and another open works. */
+/* GPU memory goes away under the driver: every command is reported, and all but that memory works on. */
 int test_nvme_kmod_driver_freed(void)
 {
 	struct pci pci = take_drive(DRIVE, "kmod");
-	/* It notices by the time that passes. */
-	struct driver d = driver_open("kmod", pci, 2000);
+	struct driver d = driver_open("kmod", pci, 0);
+	struct peerlane_nvme_info info = { .size = sizeof(info) };
 	struct peerlane_nvme_completion cpl[8];
 	struct peerlane_nvme_queue *queue;
 	struct peerlane_nvme_map *map;
+	struct peerlane_nvme_io io;
 	struct memory memory;
 	unsigned int reported = 0, seen = 0, i;
+	char *want;
 	int ret;
 
 	expect(peerlane_nvme_queue_create(d.nvme, NULL, &queue) == 0);
 	memory_open(&memory, 4 * MIB, 0);
 	map = map_gpu(&d, &memory, 0, 4 * MIB);
 	for (i = 0; i < 8; i++) {
-		struct peerlane_nvme_io io = { .opcode = PL_NVME_READ,
-					       .nr_blocks = 512 * KIB / BLOCK,
-					       .lba = i * 512 * KIB / BLOCK,
-					       .ns = d.ns,
-					       .map = map,
-					       .offset = i * 512 * KIB,
-					       .user = i };
-
+		io = (struct peerlane_nvme_io){ .opcode = PL_NVME_READ,
+						.nr_blocks = 512 * KIB / BLOCK,
+						.lba = i * 512 * KIB / BLOCK,
+						.ns = d.ns,
+						.map = map,
+						.offset = i * 512 * KIB,
+						.user = i };
 		expect(peerlane_nvme_submit(queue, &io, 1) == 1);
 	}
 	gpu_free(memory.gpu, memory.address);
@@ -202,14 +203,22 @@ int test_nvme_kmod_driver_freed(void)
 		}
 		reported += (unsigned int)ret;
 	}
-	peerlane_nvme_close(d.nvme);
-	nvme_wait_idle();
+	expect(peerlane_nvme_get_info(d.nvme, &info) == 0);
+	expect(info.nr_resets == 1 && !info.dead);
+	expect(peerlane_nvme_run(queue, &io, NULL) == -EFAULT);
+	peerlane_nvme_unmap(map);
 	munmap(memory.map, memory.pin.map_bytes);
 	close(memory.dev);
 	close(memory.gpu);
-	d = driver_open("kmod", pci, 0);
-	host_part(&d, MIB);
+	/* Host memory and other memory of the GPU go on. */
+	want = host_part(&d, MIB);
+	memory_open(&memory, MIB, 0);
+	map = map_gpu(&d, &memory, 0, MIB);
+	move(&d, queue, false, 4 * MIB, map, 0, MIB);
+	check_gpu(&memory, 0, want, MIB);
 	peerlane_nvme_close(d.nvme);
+	memory_close(&memory);
+	nvme_wait_idle();
 	give_back(pci, DRIVE);
 	return 0;
 }

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "guest.h"
+#include "engine.h"
 
 static void add(int array, const char *serial, int number)
 {
@@ -86,6 +86,33 @@ int test_io_raid(void)
 		say_disk(drive, 4 * MIB + offset, 64 * KIB, &memory, at);
 	}
 	memory_close(&memory);
+	array_stop(array);
+	return 0;
+}
+
+/* Every member of an array is asked, and data goes to all of them. */
+int test_engine_raid(void)
+{
+	int array = array_start(0);
+	unsigned char *data = host_alloc(4 * MIB);
+	struct peerlane_file *file;
+	struct engine e;
+
+	engine_open(&e);
+	expect(peerlane_file_from_fd(e.ctx, array, &file) == 0);
+	expect(verdict(&e, file, PEERLANE_READ, 4 * MIB).usable);
+	expect(pread(array, data, 4 * MIB, 0) == (ssize_t)(4 * MIB));
+	expect(peerlane_read(file, e.gpu, 4 * MIB, 0) == (ssize_t)(4 * MIB));
+	memcpy(e.model, data, 4 * MIB);
+	check_gpu(&e, "raid", 0);
+	expect(peerlane_write(file, e.gpu, 4 * MIB, 8 * MIB, 0) == (ssize_t)(4 * MIB));
+	expect(pread(array, data, 4 * MIB, 8 * MIB) == (ssize_t)(4 * MIB));
+	expect(memcmp(data, e.model, 4 * MIB) == 0);
+	expect(p2p_bytes(&e) == 8 * MIB);
+	/* The test read both drives, and the array. */
+	say_direct(p2p_bytes(&e) + 3 * TEST_BYTES);
+	expect(peerlane_file_close(file) == 0);
+	engine_close(&e);
 	array_stop(array);
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The examples for those who come from older systems, on the test GPU. */
+/* The tool, and the examples for those who come from older systems, on the test GPU. */
 #include <sys/stat.h>
 
 #include "engine.h"
@@ -55,5 +55,24 @@ int test_example_file_to_gpu(void)
 	say_direct(2 * TEST_BYTES);
 	close(fd);
 	free(data);
+	return 0;
+}
+
+/* The tool: what it says, and what it does. */
+int test_engine_tool(void)
+{
+	setenv("PEERLANE_BACKEND", "simgpu", 1);
+	command("peerlane check /mnt/src | sed -n '/^A read/,$p'", "read: p2p");
+	command("peerlane cp --sync /mnt/src /mnt/copy && cmp /mnt/src /mnt/copy && echo same",
+		"same");
+	command("peerlane bench --direct --create --verify --bytes 8M --size 64K,1M --repeat 1 "
+		"/mnt/bench && echo good",
+		"good");
+	command("peerlane bench --direct --op randwrite --verify --bytes 8M --size 4K,256K --batch "
+		"8 "
+		"--repeat 1 /mnt/bench && echo good",
+		"good");
+	unlink("/mnt/copy");
+	unlink("/mnt/bench");
 	return 0;
 }
