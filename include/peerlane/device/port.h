@@ -11,6 +11,7 @@
  * lanes happen to be active: the caller says it.
  *
  *	PLD_FN				a function of kernels
+ *	PLD_SLOW			one that is not inlined: what is seldom called costs no registers
  *	PLD_WARP			lanes of a warp
  *	pld_lane()			which one this is
  *	pld_load_{relaxed,acquire}_{dev,sys}(p)		32 or 64 bits, by name: ...32, ...64

@@ -17,6 +17,7 @@
 #else
 #define PLD_FN static inline __attribute__((unused))
 #endif
+#define PLD_SLOW static __attribute__((noinline, unused))
 #define PLD_WARP 32u
 
 PLD_FN uint32_t pld_lane(void)

@@ -4,6 +4,7 @@
 #define PEERLANE_DEVICE_PORT_CUDA_H
 
 #define PLD_FN static __device__ __forceinline__
+#define PLD_SLOW static __device__ __noinline__
 #define PLD_WARP 32u
 
 PLD_FN uint32_t pld_lane(void)
