@@ -416,15 +416,19 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	return pl_stop_exit(err);
 }
 
+static const struct pl_command *const subs[] = { &pl_command_bench_gpu, NULL };
+
 const struct pl_command pl_command_bench = {
 	.name = "bench",
 	.summary = "Measure reads and writes between a file and GPU memory.",
-	.args = "[options] FILE",
-	.detail = "Measures how fast calls move data between FILE and GPU memory, and prints it "
-		  "beside the limit: what copies between pinned host memory and the GPU reach, "
-		  "measured in the same run. Sizes are written 4096, 4K, 1.5G, 2MiB (units of "
-		  "1024) or 10MB (of 1000); GB/s are of 1000000000 bytes. A file that bench did "
-		  "not make is never overwritten without --force.",
+	.args = "[options] FILE | gpu WHAT",
+	.detail =
+		"Measures how fast calls move data between FILE and GPU memory, and prints it "
+		"beside the limit: what copies between pinned host memory and the GPU reach, "
+		"measured in the same run. Sizes are written 4096, 4K, 1.5G, 2MiB (units of "
+		"1024) or 10MB (of 1000); GB/s are of 1000000000 bytes. A file that bench did "
+		"not make is never overwritten without --force. 'peerlane help bench gpu' tells of "
+		"I/O that kernels start themselves.",
 	.exits = "0  measured, and verified if that was asked for\n"
 		 "1  an error, wrong data, or a file that must not be overwritten\n"
 		 "2  the options are wrong\n"
@@ -433,4 +437,5 @@ const struct pl_command pl_command_bench = {
 	.min_args = 1,
 	.max_args = 1,
 	.run = run,
+	.subs = subs,
 };

@@ -65,10 +65,10 @@ static int help_command(int argc, char **argv)
 	cmd = find(argv[1]);
 	if (!cmd)
 		return unknown("command", argv[1]);
-	if (cmd->subs && argc > 2) {
-		cmd = find_sub(cmd, argv[2]);
+	for (int i = 2; cmd->subs && i < argc; i++) {
+		cmd = find_sub(cmd, argv[i]);
 		if (!cmd)
-			return unknown("command", argv[2]);
+			return unknown("command", argv[i]);
 	}
 	pl_option_help(cmd);
 	return 0;
@@ -76,22 +76,23 @@ static int help_command(int argc, char **argv)
 
 static int run(const struct pl_command *cmd, int argc, char **argv)
 {
-	const struct pl_command *sub;
+	const struct pl_command *sub = cmd->subs && argc >= 2 ? find_sub(cmd, argv[1]) : NULL;
 
 	pl_message_name(cmd->name);
-	if (!cmd->subs)
+	if (sub)
+		return run(sub, argc - 1, argv + 1);
+	if (cmd->run)
 		return cmd->run(cmd, argc, argv);
-	if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-		if (argc >= 2) {
-			pl_option_help(cmd);
-			return 0;
-		}
+	if (argc < 2) {
 		pl_message_error("a command is missing");
 		fprintf(stderr, "Try 'peerlane %s --help'.\n", cmd->name);
 		return PL_EXIT_USAGE;
 	}
-	sub = find_sub(cmd, argv[1]);
-	return sub ? run(sub, argc - 1, argv + 1) : unknown("command", argv[1]);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+		pl_option_help(cmd);
+		return 0;
+	}
+	return unknown("command", argv[1]);
 }
 
 static int dispatch(int argc, char **argv)

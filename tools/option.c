@@ -264,7 +264,7 @@ static void help_subs(const struct pl_command *cmd)
 
 void pl_option_help(const struct pl_command *cmd)
 {
-	if (cmd->subs) {
+	if (!cmd->run) {
 		help_subs(cmd);
 		return;
 	}

@@ -43,7 +43,8 @@ struct pl_command {
 	const struct pl_option *options;
 	unsigned int min_args, max_args;
 	int (*run)(const struct pl_command *self, int argc, char **argv);
-	/* Commands of its own, ended by NULL, instead of options; named "COMMAND SUB". */
+	/* Commands of its own, ended by NULL, named "COMMAND SUB"; instead of options, or beside them:
+	 * then a first word that names none is an argument. */
 	const struct pl_command *const *subs;
 };
 

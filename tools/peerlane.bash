@@ -29,6 +29,13 @@ _peerlane() {
 		_peerlane_words "$(_peerlane_commands "$tool" "${COMP_WORDS[@]:1:COMP_CWORD-1}")" "$cur"
 		return
 	fi
+	if [[ $command == bench && ${COMP_WORDS[2]} == gpu ]] && ((COMP_CWORD > 2)); then
+		if ((COMP_CWORD == 3)); then
+			_peerlane_words "$(_peerlane_commands "${help[@]}" gpu) --help" "$cur"
+			return
+		fi
+		help+=(gpu "${COMP_WORDS[3]}")
+	fi
 	if [[ $command == nvme || $command == model ]]; then
 		if ((COMP_CWORD == 2)); then
 			_peerlane_words "$(_peerlane_commands "${help[@]}") --help" "$cur"
@@ -39,7 +46,7 @@ _peerlane() {
 	takes=$(_peerlane_options "${help[@]}" | sed -n "s/^$prev //p")
 	case $takes in
 	*'|'*) _peerlane_words "${takes//|/ }" "$cur" ;;
-	FILE*) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	FILE* | DIR*) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	?*) COMPREPLY=() ;;
 	*)
 		if [[ $cur == -* ]]; then
@@ -55,6 +62,7 @@ _peerlane() {
 		else
 			compopt -o filenames
 			mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+			[[ $command == bench && $cur != '' && gpu == "$cur"* ]] && ((COMP_CWORD == 2)) && COMPREPLY+=(gpu)
 		fi
 		;;
 	esac

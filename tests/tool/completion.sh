@@ -35,6 +35,10 @@ offers be -- bench
 offers --v -- --version
 offers help c -- check cp
 offers bench --s -- --size --seconds
+offers bench g -- gpu
+offers bench gpu '' -- ring read file
+offers bench gpu read --s -- --size --spoil
+offers bench gpu file --dir a -- 'a file'
 offers bench --op '' -- read write randread randwrite
 offers check --backend s -- sim
 offers cp --no -- --no-verify

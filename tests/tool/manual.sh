@@ -8,13 +8,14 @@
 page_of() {
 	case $1 in
 	'nvme bind' | 'nvme unbind') page=peerlane.1 ;;
+	'bench gpu'*) page=peerlane-bench-gpu.1 ;;
 	nvme*) page=peerlane-nvme.1 ;;
 	model*) page=peerlane-model.1 ;;
 	*) page=peerlane.1 ;;
 	esac
 	page=$source_dir/man/$page
 }
-commands=(check bench cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
+commands=(check bench 'bench gpu ring' 'bench gpu read' 'bench gpu file' cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
 	'nvme write' 'nvme verify' 'nvme latency' 'nvme perf' 'model ls' 'model load' 'model verify' 'model cp')
 
 # A command may have two words.
@@ -48,6 +49,6 @@ for command in "${commands[@]}"; do
 done
 
 if command -v mandoc >/dev/null; then
-	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane.1 "$source_dir"/man/peerlane-{nvme,model}.1 >out || fail "mandoc: $(cat out)"
+	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane{,-bench-gpu,-model,-nvme}.1 >out || fail "mandoc: $(cat out)"
 fi
 finish

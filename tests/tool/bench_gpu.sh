@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# peerlane bench gpu, its kernels on the CPU: each measures, checks its data, and says what it is.
+# shellcheck disable=SC1091,SC2154 # setup.bash sets tool, dir and the rest
+. "$(dirname "$0")/setup.bash"
+
+small=(--count 60 --repeat 1 --threads 4)
+
+expect 0 "$tool" bench gpu ring --count 60 --repeat 1 --threads 4,8
+says out 'on the CPU'
+says out 'EMULATED'
+says out 'a bare ring'
+says out 'give 0.9 of the peak'
+grep -qE '^ +4 \|#+ ' out || fail 'no picture'
+
+expect 0 "$tool" bench gpu ring --json "${small[@]}" --queues 1 --depth 8
+json 'd["what"] == "ring" and d["emulated"] and not d["on_gpu"] and len(d["rows"]) == 1'
+json 'd["rows"][0]["ios"] == 60 and d["rows"][0]["iops"] > 0 and d["rows"][0]["limit_iops"] > 0'
+json 'd["rows"][0]["slots_per_port"] == 7 and "gb_per_s" not in d["rows"][0]'
+json 'abs(d["of_limit"] * d["rows"][0]["limit_iops"] / d["rows"][0]["iops"] - 1) < 1e-3'
+
+# Several warps share a queue whose slots are few.
+expect 0 "$tool" bench gpu ring --json --count 60 --repeat 1 --threads 12 --queues 1 --depth 4
+json 'd["rows"][0]["ports_per_queue"] == 3 and d["rows"][0]["slots_per_port"] == 1'
+expect 1 "$tool" bench gpu ring "${small[@]}" --threads 16 --queues 1 --depth 4
+says err 'no slot for each of 4 warps'
+
+for size in 512 2K 8K; do
+	expect 0 "$tool" bench gpu read --json "${small[@]}" --size $size --bytes 24K
+	json 'd["verified"] and d["emulated"] and d["latency_us"] > 0 and d["bytes"] == 24576'
+	json 'd["rows"][0]["gb_per_s"] > 0 and d["rows"][0]["limit_iops"] > 0'
+done
+expect 0 "$tool" bench gpu read "${small[@]}" --bytes 16K
+says out 'EMULATED'
+says out 'one read alone'
+
+expect 0 "$tool" bench gpu file --json "${small[@]}" --dir . --bytes 16K
+json 'd["verified"] and not d["emulated"] and d["rows"][0]["limit_iops"] > 0 and d["proxies"] == 1'
+only
+
+# Verification sees a single bit, in the first block and in the last.
+for what in read file; do
+	for block in 0 31; do
+		expect 1 "$tool" bench gpu $what "${small[@]}" --size 512 --bytes 16K --spoil $block
+		says err "wrong data in 1 of 32 I/O, one of them from block $block on"
+		[ ! -s out ] || fail "$what: figures in spite of wrong data"
+	done
+done
+
+expect 2 "$tool" bench gpu
+says err 'a command is missing'
+expect 2 "$tool" bench gpu nothing
+says err "unknown command 'nothing'"
+expect 2 "$tool" bench gpu read --size 700
+says err '--size: 700'
+expect 2 "$tool" bench gpu read --size 4K --bytes 5K
+says err 'not a multiple of --size'
+expect 2 "$tool" bench gpu read --bytes 16K --spoil 32
+says err 'there are 32 blocks'
+expect 2 "$tool" bench gpu ring --threads 6
+says err '--threads: 6 is not a multiple of 4'
+expect 2 "$tool" bench gpu ring --depth 12
+says err 'not a power of two'
+expect 2 "$tool" bench gpu file more
+says err "unexpected argument 'more'"
+expect 1 "$tool" bench gpu file "${small[@]}" --dir no/such
+says err 'no/such'
+expect 0 "$tool" help bench gpu file
+says out '--dir'
+
+# A file may have that name.
+"$tool" bench --help >out
+says out 'gpu WHAT'
+echo x >gpu
+expect 0 "$tool" bench --size 1 --repeat 1 ./gpu
+finish

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* peerlane bench gpu: I/O that kernels start themselves. */
+#include "commands.h"
+
+static const struct pl_command *const subs[] = {
+	&pl_command_gpu_ring,
+	&pl_command_gpu_read,
+	&pl_command_gpu_file,
+	NULL,
+};
+
+const struct pl_command pl_command_bench_gpu = {
+	.name = "bench gpu",
+	.summary = "Measure I/O that kernels start themselves.",
+	.args = "WHAT [options]",
+	.detail =
+		"Measures I/O that the threads of a kernel start themselves, beside the limit of "
+		"what "
+		"it is made of, in the same run. Without a GPU the same kernels run as threads of "
+		"the CPU: good to see that all works, and said in the output.",
+	.subs = subs,
+};

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads by kernels from a device whose blocks hold a known pattern: checked, timed, and one alone. */
+#include "gpu_reads.h"
+
+#include "human.h"
+#include "message.h"
+
+#include <errno.h>
+#include <string.h>
+
+void pl_gpu_pattern(char *to, uint64_t at, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += 8) {
+		const uint64_t word = plk_word((at + i) / 8);
+
+		memcpy(to + i, &word, 8);
+	}
+}
+
+int pl_gpu_reads_check(const struct pl_gpu_bench *b, uint64_t *bytes, uint64_t size, uint64_t spoil)
+{
+	if (!*bytes)
+		*bytes = pl_gpu_run_on_gpu(&b->run) ? 1u << 30 : 1u << 20;
+	if (size % 4096 && size != 512 && size != 1024 && size != 2048) {
+		pl_message_error("--size: %llu is not 512, 1024, 2048 or a multiple of 4096",
+				 (unsigned long long)size);
+		return -EINVAL;
+	}
+	if (*bytes % size) {
+		pl_message_error("--bytes: %llu is not a multiple of --size, %llu",
+				 (unsigned long long)*bytes, (unsigned long long)size);
+		return -EINVAL;
+	}
+	if (spoil != UINT64_MAX && spoil >= *bytes / 512) {
+		pl_message_error("--spoil: there are %llu blocks, from 0",
+				 (unsigned long long)*bytes / 512);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int pl_gpu_reads_init(struct pl_gpu_reads *r, struct pl_gpu_bench *b, struct pl_gpu_row *row,
+		      struct peerlane_device *dev, uint32_t io_bytes)
+{
+	struct peerlane_device_info info = { .size = sizeof(info) };
+	struct peerlane_device_space space = { .size = sizeof(space) };
+	void *memory;
+	int err;
+
+	memset(r, 0, sizeof(*r));
+	r->bench = b;
+	r->row = row;
+	r->dev = dev;
+	err = peerlane_device_get_info(dev, &info);
+	if (!err)
+		err = peerlane_device_get_space(dev, 0, &space);
+	if (!err)
+		err = pl_kmem_alloc(&b->run.kmem, 2 * (size_t)row->threads * io_bytes, &memory);
+	if (err)
+		return pl_gpu_bench_complain("reads", err);
+	r->k = (struct plk_read){
+		.queues = info.queues,
+		.counts = b->run.counts,
+		.memory = memory,
+		.nr_ios = space.nr_blocks * space.block_bytes / io_bytes,
+		.per_lane = pl_gpu_bench_per_lane(b, row),
+		.timeout_ns = PL_GPU_TIMEOUT_NS,
+		.nr_warps = pl_gpu_bench_warps(b, row),
+		.nr_queues = row->queues,
+		.lanes = b->run.lanes,
+		.bytes = io_bytes,
+		.block_bytes = space.block_bytes,
+		.nsid = space.nsid,
+	};
+	row->ios = r->k.per_lane * row->threads;
+	return 0;
+}
+
+void pl_gpu_reads_fini(struct pl_gpu_reads *r)
+{
+	if (r->bench)
+		pl_kmem_free(&r->bench->run.kmem, r->k.memory);
+}
+
+int pl_gpu_reads_verify(struct pl_gpu_reads *r)
+{
+	struct plk_read k = r->k;
+	double seconds;
+
+	k.order = PLK_SWEEP;
+	k.per_lane = (k.nr_ios + r->row->threads - 1) / r->row->threads;
+	return pl_gpu_bench_pass(r->bench, &pl_gpu_kernel_read, k.nr_warps, &k, k.nr_ios, &seconds);
+}
+
+int pl_gpu_reads_measure(struct pl_gpu_reads *r)
+{
+	return pl_gpu_bench_passes(r->bench, &pl_gpu_kernel_read, r->k.nr_warps, &r->k, r->row->ios,
+				   &r->row->seconds);
+}
+
+int pl_gpu_reads_direct(struct pl_gpu_reads *r, const char *memory)
+{
+	struct plk_read k = r->k;
+	double seconds;
+	int err;
+
+	k.direct = memory;
+	err = pl_gpu_bench_passes(r->bench, &pl_gpu_kernel_direct, k.nr_warps, &k, r->row->ios,
+				  &seconds);
+	if (!err && seconds > 0)
+		r->row->limit = (double)r->row->ios / seconds;
+	return err;
+}
+
+int pl_gpu_reads_latency(struct pl_gpu_reads *r)
+{
+	struct plk_read k = r->k;
+	double seconds, us;
+	int err;
+
+	k.order = PLK_CHASE;
+	k.nr_warps = 1;
+	k.per_lane = pl_gpu_run_on_gpu(&r->bench->run) ? 10000 : 100;
+	if (k.per_lane > r->bench->args.count)
+		k.per_lane = r->bench->args.count;
+	err = pl_gpu_bench_passes(r->bench, &pl_gpu_kernel_read, 1, &k, k.per_lane, &seconds);
+	if (err)
+		return err;
+	us = seconds / (double)k.per_lane * 1e6;
+	pl_report_value(&r->bench->report, "latency_us", pl_gpu_number(us), "latency",
+			"%.2f us for one read alone, each after the one before", us);
+	return 0;
+}
+
+void pl_gpu_reads_tell(struct pl_gpu_bench *b, uint32_t io_bytes, uint64_t bytes)
+{
+	const unsigned int registers = pl_gpu_run_registers(&pl_gpu_kernel_read);
+
+	b->result.io_bytes = io_bytes;
+	pl_report_value(&b->report, "io_bytes", json_object_new_int64(io_bytes), "reads",
+			"%s at random places of %s", pl_human_short(io_bytes).text,
+			pl_human_size(bytes).text);
+	pl_report_value(&b->report, "bytes", json_object_new_int64((int64_t)bytes), NULL, "-");
+	pl_report_value(&b->report, "verified", json_object_new_boolean(true), "verified",
+			"all blocks, every byte, before each row");
+	pl_report_value(&b->report, "registers", json_object_new_int64(registers), "registers",
+			"%u a thread (ptxas for sm_90)", registers);
+}
