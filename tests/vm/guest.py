@@ -182,8 +182,10 @@ def nr_disks(boot, images):
 
 
 def qemu_command(lab, kernel, boot, images, work):
-    # Whether the timer ticks is found by waiting for a short time, too short on a busy machine.
+    # Whether the timer ticks is found by waiting for a short time, too short on a busy machine. Such a
+    # one was also seen to let a guest stand still for a minute: no fault before two.
     append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", "no_timer_check",
+              "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120",
               "log_buf_len=8M", "printk.devkmsg=on", boot.layout.append,
               "pl.tests=" + ",".join(boot.tests), f"pl.drives={nr_disks(boot, images)}",
               "pl.below=1 pl.scsi_debug=dev_size_mb=4" if boot.layout.below else "",

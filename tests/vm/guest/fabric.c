@@ -356,11 +356,16 @@ void fabric_name(const char *drive, char *name, size_t bytes)
 int fabric_open(const char *drive, int flags)
 {
 	char name[64], path[80];
-	int fd;
+	int fd = -1, i;
 
-	fabric_name(drive, name, sizeof(name));
-	snprintf(path, sizeof(path), "/dev/%s", name);
-	fd = open(path, flags | O_CLOEXEC);
+	/* The node comes before the disk can be opened. */
+	for (i = 0; fd < 0 && i < 1200; i++) {
+		fabric_name(drive, name, sizeof(name));
+		snprintf(path, sizeof(path), "/dev/%s", name);
+		fd = open(path, flags | O_CLOEXEC);
+		if (fd < 0)
+			sleep_ms(50);
+	}
 	expect(fd >= 0);
 	return fd;
 }
