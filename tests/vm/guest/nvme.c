@@ -199,31 +199,6 @@ static void kill_client(const struct pl_nvme_transport_ops *ops, const char *pci
 	expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* Pages that somebody in the kernel holds for a device. */
-static long long pages_held(void)
-{
-	long long value, held = 0;
-	char name[64];
-	FILE *file;
-	int fd;
-
-	/* Each processor counts for itself until it is asked. */
-	fd = open("/proc/sys/vm/stat_refresh", O_RDONLY);
-	expect(fd >= 0);
-	(void)!read(fd, name, sizeof(name));
-	close(fd);
-	file = fopen("/proc/vmstat", "r");
-	expect(file);
-	while (fscanf(file, "%63s %lld", name, &value) == 2) {
-		if (!strcmp(name, "nr_foll_pin_acquired"))
-			held += value;
-		if (!strcmp(name, "nr_foll_pin_released"))
-			held -= value;
-	}
-	fclose(file);
-	return held;
-}
-
 int test_nvme_kmod_kill(void)
 {
 	struct pci pci = take_drive(DRIVE, "kmod");

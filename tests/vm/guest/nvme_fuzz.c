@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Calls without sense on /dev/peerlane-nvmeN, in several threads, for a bounded time, while GPU memory
- * comes and goes. Registers are read but never written: without an IOMMU the controller would do
+ * Calls without sense on /dev/peerlane-nvmeN and on descriptors that it has granted, in several threads,
+ * for a bounded time, while GPU memory and clients come and go. Registers are read but never written: without an IOMMU the controller would do
  * anything with this machine's memory.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <uapi/peerlane_nvme.h>
@@ -12,13 +13,16 @@
 
 #define NR_THREADS 3
 #define NR_SLOTS 16
+#define NR_NODES 4
 
-static int node, dev, gpu;
+/* The owner's, and those of clients, which are replaced all the time. */
+static int nodes[NR_NODES], dev, gpu;
+static uint32_t clients[NR_NODES];
 static char *host;
 static uint64_t addresses[NR_SLOTS];
 static uint32_t pins[NR_SLOTS], handles[64];
 static double end;
-static unsigned long calls, mapped;
+static unsigned long calls, mapped, granted;
 static __thread sigjmp_buf resume;
 
 static void on_fault(int number)
@@ -41,6 +45,51 @@ static uint64_t odd_number(unsigned int *seed)
 	return edges[rnd(seed) % (sizeof(edges) / sizeof(*edges))] + rnd(seed) % 9 - 4;
 }
 
+static int some_node(unsigned int *seed)
+{
+	return __atomic_load_n(&nodes[rnd(seed) % NR_NODES], __ATOMIC_RELAXED);
+}
+
+/* A client is revoked, or closed, or both in either order, and there is another one. */
+static void fuzz_grant(unsigned int *seed)
+{
+	struct peerlane_nvmedev_hello hello = { .version = PEERLANE_NVMEDEV_UAPI_VERSION };
+	struct peerlane_nvmedev_grant grant = { .bar0_bytes = 0x1000 + rnd(seed) % 0x1100 };
+	size_t slot = 1 + rnd(seed) % (NR_NODES - 1);
+	struct peerlane_nvmedev_revoke revoke = { .id = clients[slot] };
+	int old;
+
+	if (rnd(seed) % 2)
+		ioctl(nodes[0], PEERLANE_NVMEDEV_IOC_REVOKE, &revoke);
+	if (ioctl(nodes[0], PEERLANE_NVMEDEV_IOC_GRANT, &grant))
+		return;
+	clients[slot] = grant.id;
+	ioctl(grant.fd, PEERLANE_NVMEDEV_IOC_HELLO, &hello);
+	old = __atomic_exchange_n(&nodes[slot], grant.fd, __ATOMIC_RELAXED);
+	if (old >= 0)
+		close(old);
+	if (rnd(seed) % 2)
+		ioctl(nodes[0], PEERLANE_NVMEDEV_IOC_REVOKE, &revoke);
+	__atomic_fetch_add(&granted, 1, __ATOMIC_RELAXED);
+}
+
+/* What an owner does: end clients whose GPU memory goes away, which waits for that. */
+static void *keep_order(void *data)
+{
+	struct peerlane_nvmedev_leaving leaving = { 0 };
+	struct peerlane_nvmedev_revoke revoke = { 0 };
+	struct pollfd fd = { .fd = nodes[0], .events = POLLPRI };
+
+	(void)data;
+	while (seconds() < end + 1)
+		if (poll(&fd, 1, 100) == 1 &&
+		    ioctl(nodes[0], PEERLANE_NVMEDEV_IOC_LEAVING, &leaving) == 0 && leaving.id) {
+			revoke.id = leaving.id;
+			ioctl(nodes[0], PEERLANE_NVMEDEV_IOC_REVOKE, &revoke);
+		}
+	return NULL;
+}
+
 /* A mapping that is nearly right, or is. */
 static void fuzz_map(unsigned int *seed)
 {
@@ -61,7 +110,7 @@ static void fuzz_map(unsigned int *seed)
 	}
 	if (rnd(seed) % 4 == 0)
 		words[rnd(seed) % (sizeof(map) / 8)] = odd_number(seed);
-	if (ioctl(node, PEERLANE_NVMEDEV_IOC_MAP, &map) == 0) {
+	if (ioctl(some_node(seed), PEERLANE_NVMEDEV_IOC_MAP, &map) == 0) {
 		handles[rnd(seed) % 64] = map.handle;
 		__atomic_fetch_add(&mapped, 1, __ATOMIC_RELAXED);
 	}
@@ -71,7 +120,7 @@ static void fuzz_unmap(unsigned int *seed)
 {
 	struct peerlane_nvmedev_unmap unmap = { .handle = handles[rnd(seed) % 64] };
 
-	ioctl(node, PEERLANE_NVMEDEV_IOC_UNMAP, &unmap);
+	ioctl(some_node(seed), PEERLANE_NVMEDEV_IOC_UNMAP, &unmap);
 }
 
 static void fuzz_window(unsigned int *seed)
@@ -83,7 +132,8 @@ static void fuzz_window(unsigned int *seed)
 	at += rnd(seed) % 4 * 4096;
 	if (rnd(seed) % 8 == 0)
 		at = odd_number(seed) & ~4095ULL;
-	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, node, (off_t)at);
+	map = mmap(NULL, bytes, rnd(seed) % 2 ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED,
+		   some_node(seed), (off_t)at);
 	if (map == MAP_FAILED)
 		return;
 	for (i = 0; i < bytes && sigsetjmp(resume, 1) == 0; i += 4096)
@@ -115,11 +165,14 @@ static void fuzz_gpu(unsigned int *seed)
 
 static void fuzz_call(unsigned int *seed)
 {
-	static const unsigned long known[] = { PEERLANE_NVMEDEV_IOC_HELLO,
-					       PEERLANE_NVMEDEV_IOC_INFO, PEERLANE_NVMEDEV_IOC_MAP,
-					       PEERLANE_NVMEDEV_IOC_UNMAP };
+	static const unsigned long known[] = {
+		PEERLANE_NVMEDEV_IOC_HELLO,  PEERLANE_NVMEDEV_IOC_INFO,
+		PEERLANE_NVMEDEV_IOC_MAP,    PEERLANE_NVMEDEV_IOC_UNMAP,
+		PEERLANE_NVMEDEV_IOC_GRANT,  PEERLANE_NVMEDEV_IOC_REVOKE,
+		PEERLANE_NVMEDEV_IOC_LEAVING
+	};
 	uint64_t words[32] = { 0 };
-	unsigned long number = known[rnd(seed) % 4];
+	unsigned long number = known[rnd(seed) % (sizeof(known) / sizeof(*known))];
 	size_t i;
 
 	for (i = 0; i < 6; i++)
@@ -130,7 +183,8 @@ static void fuzz_call(unsigned int *seed)
 	/* Seldom: it takes a tenth of a second. */
 	if (rnd(seed) % 64 == 0)
 		number = PEERLANE_NVMEDEV_IOC_RESET;
-	ioctl(node, number, rnd(seed) % 16 ? (uint64_t)(uintptr_t)words : odd_number(seed));
+	ioctl(some_node(seed), number,
+	      rnd(seed) % 16 ? (uint64_t)(uintptr_t)words : odd_number(seed));
 }
 
 static void *fuzz(void *data)
@@ -151,6 +205,9 @@ static void *fuzz(void *data)
 		case 12:
 			fuzz_gpu(&seed);
 			break;
+		case 13:
+			fuzz_grant(&seed);
+			break;
 		default:
 			fuzz_call(&seed);
 		}
@@ -163,16 +220,19 @@ static void fuzz_all(void *data)
 {
 	struct peerlane_nvmedev_hello hello = { .version = PEERLANE_NVMEDEV_UAPI_VERSION };
 	struct sigaction action = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
-	pthread_t threads[NR_THREADS];
+	pthread_t threads[NR_THREADS], owner;
 	unsigned int seeds[NR_THREADS], i;
 
 	sigaction(SIGBUS, &action, NULL);
 	sigaction(SIGSEGV, &action, NULL);
-	node = open(data, O_RDWR | O_CLOEXEC);
-	expect(node >= 0 && ioctl(node, PEERLANE_NVMEDEV_IOC_HELLO, &hello) == 0);
+	nodes[0] = open(data, O_RDWR | O_CLOEXEC);
+	expect(nodes[0] >= 0 && ioctl(nodes[0], PEERLANE_NVMEDEV_IOC_HELLO, &hello) == 0);
+	for (i = 1; i < NR_NODES; i++)
+		nodes[i] = -1;
 	dev = dev_open();
 	gpu = gpu_open();
 	host = host_alloc(2 * MIB);
+	expect(pthread_create(&owner, NULL, keep_order, NULL) == 0);
 	for (i = 0; i < NR_THREADS; i++) {
 		seeds[i] = i * 77 + (unsigned int)(seconds() * 1000);
 		printf("seed %u\n", seeds[i]);
@@ -180,8 +240,10 @@ static void fuzz_all(void *data)
 	}
 	for (i = 0; i < NR_THREADS; i++)
 		pthread_join(threads[i], NULL);
-	printf("%lu calls, %lu mappings, %lld stops\n", calls, mapped, nvme_counter("nr_stops"));
-	expect(calls > 100 && mapped > 10);
+	pthread_join(owner, NULL);
+	printf("%lu calls, %lu mappings, %lu clients, %lld stops\n", calls, mapped, granted,
+	       nvme_counter("nr_stops"));
+	expect(calls > 100 && mapped > 10 && granted > 2);
 }
 
 int test_nvme_kmod_fuzz(void)

@@ -77,15 +77,16 @@ long long nvme_counter(const char *name)
 
 bool nvme_idle(void)
 {
-	return nvme_counter("files") <= 0 && nvme_counter("mappings") <= 0 &&
-	       nvme_counter("mapped_bytes") <= 0 && nvme_counter("locked_pages") <= 0;
+	return nvme_counter("files") <= 0 && nvme_counter("clients") <= 0 &&
+	       nvme_counter("mappings") <= 0 && nvme_counter("mapped_bytes") <= 0 &&
+	       nvme_counter("locked_pages") <= 0;
 }
 
 void nvme_held(void)
 {
-	printf("controllers: files %lld mappings %lld bytes %lld pages %lld\n",
-	       nvme_counter("files"), nvme_counter("mappings"), nvme_counter("mapped_bytes"),
-	       nvme_counter("locked_pages"));
+	printf("controllers: files %lld clients %lld mappings %lld bytes %lld pages %lld\n",
+	       nvme_counter("files"), nvme_counter("clients"), nvme_counter("mappings"),
+	       nvme_counter("mapped_bytes"), nvme_counter("locked_pages"));
 }
 
 void nvme_wait_idle(void)
@@ -99,6 +100,30 @@ void nvme_wait_idle(void)
 		}
 		sleep_ms(10);
 	}
+}
+
+long long pages_held(void)
+{
+	long long value, held = 0;
+	char name[64];
+	FILE *file;
+	int fd;
+
+	/* Each processor counts for itself until it is asked. */
+	fd = open("/proc/sys/vm/stat_refresh", O_RDONLY);
+	expect(fd >= 0);
+	(void)!read(fd, name, sizeof(name));
+	close(fd);
+	file = fopen("/proc/vmstat", "r");
+	expect(file);
+	while (fscanf(file, "%63s %lld", name, &value) == 2) {
+		if (!strcmp(name, "nr_foll_pin_acquired"))
+			held += value;
+		if (!strcmp(name, "nr_foll_pin_released"))
+			held -= value;
+	}
+	fclose(file);
+	return held;
 }
 
 struct pl_nvme_region region_of(const struct memory *memory, size_t at, size_t bytes)

@@ -27,6 +27,9 @@ long long nvme_counter(const char *name);
 /* Wait until the module holds nothing; fails the test when that does not happen. */
 void nvme_wait_idle(void);
 
+/* Pages that somebody in the kernel holds for a device. */
+long long pages_held(void);
+
 /* Pinned GPU memory as a transport takes it. */
 struct pl_nvme_region region_of(const struct memory *memory, size_t at, size_t bytes);
 
