@@ -6,10 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <unistd.h>
 
 struct mapped {
 	uint64_t start, end, offset, inode;
@@ -35,6 +36,29 @@ static int find_mapping(uint64_t at, struct mapped *m)
 	return rc;
 }
 
+static bool is_of(int fd, const struct mapped *m)
+{
+	struct statx st;
+
+	return !statx(fd, "", AT_EMPTY_PATH, STATX_INO, &st) && st.stx_ino == m->inode &&
+	       st.stx_dev_major == m->major && st.stx_dev_minor == m->minor;
+}
+
+/* Other threads may close and open descriptors meanwhile: what was found is looked at when it is ours. */
+static int duplicate(int fd, const struct mapped *m)
+{
+	int copy;
+
+	/* One that can be mapped for writing. */
+	if (!is_of(fd, m) || (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
+		return -EOPNOTSUPP;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (copy < 0 || is_of(copy, m))
+		return copy < 0 ? -errno : copy;
+	close(copy);
+	return -EOPNOTSUPP;
+}
+
 static int find_descriptor(const struct mapped *m)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -44,16 +68,11 @@ static int find_descriptor(const struct mapped *m)
 	if (!dir)
 		return -EOPNOTSUPP;
 	while (found < 0 && (entry = readdir(dir))) {
-		struct stat st;
 		char *end;
 		long fd = strtol(entry->d_name, &end, 10);
 
-		if (*end || end == entry->d_name || fstat((int)fd, &st) || st.st_ino != m->inode ||
-		    major(st.st_dev) != m->major || minor(st.st_dev) != m->minor)
-			continue;
-		/* One that can be mapped for writing. */
-		if ((fcntl((int)fd, F_GETFL) & O_ACCMODE) == O_RDWR)
-			found = fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+		if (!*end && end != entry->d_name)
+			found = duplicate((int)fd, m);
 	}
 	closedir(dir);
 	return found;
