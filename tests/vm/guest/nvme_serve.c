@@ -209,19 +209,19 @@ int test_nvme_serve_io(void)
 	client_open(&gpu, true);
 	expect(nvme_counter("clients") == 2 && nvme_counter("files") == 3);
 	fill(host.data, PIECES * PIECE, 31);
-	client_submit(&host, true, 4 * MIB);
+	client_submit(&host, true, 10 * MIB);
 	client_submit(&gpu, false, 0);
 	client_wait(&host, 0);
 	client_wait(&gpu, 0);
 	/* What one wrote, the other reads. */
-	client_submit(&gpu, false, 4 * MIB);
+	client_submit(&gpu, false, 10 * MIB);
 	client_wait(&gpu, 0);
 	gpu_copy(gpu.memory.gpu, gpu.memory.address, seen, PIECES * PIECE, false);
 	expect(memcmp(seen, host.data, PIECES * PIECE) == 0);
 	say_direct(2 * PIECES * PIECE);
-	say_bar(&gpu.memory, 0, PIECES * PIECE, DRIVE, 4 * MIB);
+	say_bar(&gpu.memory, 0, PIECES * PIECE, DRIVE, 10 * MIB);
 	/* The tools are clients, too. */
-	expect(tool("read --block 8192 --count 1 served:" SOCKET) == 0);
+	expect(tool("read --block 20480 --count 1 served:" SOCKET) == 0);
 	expect(tool("identify served:" SOCKET) == 0);
 	expect(strstr(tool_said, DRIVE));
 	want = host.data;
@@ -233,7 +233,7 @@ int test_nvme_serve_io(void)
 	nvme_wait_idle();
 	give_back(pci, DRIVE);
 	fd = drive_open(DRIVE, O_RDONLY | O_DIRECT);
-	expect(pread(fd, seen, PIECES * PIECE, 4 * MIB) == (ssize_t)(PIECES * PIECE));
+	expect(pread(fd, seen, PIECES * PIECE, 10 * MIB) == (ssize_t)(PIECES * PIECE));
 	expect(memcmp(seen, want, PIECES * PIECE) == 0);
 	close(fd);
 	return 0;
