@@ -155,6 +155,22 @@ struct fault {
 	int bad;	 /* completions that make no sense come */
 };
 
+static void read_one(struct load *l, uint32_t queue)
+{
+	const struct pld_dma *dma = peerlane_device_map_dma(l->map, 0);
+	struct pld_io io = { .opcode = PL_NVME_READ,
+			     .nsid = 1,
+			     .nr_blocks = 1,
+			     .bytes = BLOCK,
+			     .memory = l->memory,
+			     .dma = dma };
+	struct pld_port port;
+
+	pld_port_open(&port, &l->info.queues[queue], 0, 1);
+	assert_int_equal(one_status(&port, &io), 0);
+	assert_true(block_is(io.memory, 0));
+}
+
 static void check_fault(const struct fault *f, unsigned int flags)
 {
 	struct peerlane_device_options opt = { .size = sizeof(opt),
@@ -179,6 +195,9 @@ static void check_fault(const struct fault *f, unsigned int flags)
 	assert_true(!f->fails == !l.failed);
 	if (f->fails)
 		assert_int_equal(l.last_status & 0x7ff, 0x281);
+	/* Kernels may have given up before they saw it: another read has them see all before. */
+	for (uint32_t q = 0; f->bad && q < l.info.nr_queues; q++)
+		read_one(&l, q);
 	assert_true(!f->bad || TOTAL(s.dev, bad_completions) > 0);
 	assert_int_equal(l.stopped, 0);
 	/* Whatever happened, after a reset all is well: the rules have come true as often as they may. */
@@ -195,7 +214,7 @@ static void test_faults(void **state)
 		{ "status opcode=read code=0x281 count=9", 0, 1, 0 },
 		{ "drop opcode=read nth=7 count=1", 1, 0, 0 },
 		{ "delay opcode=read every=3 steps=300 count=20", 0, 0, 0 },
-		{ "reorder opcode=read window=2 count=20", 1, 0, 0 },
+		{ "reorder opcode=read window=2 count=20", 0, 0, 0 },
 		{ "corrupt opcode=read field=cid nth=5 count=1", 1, 0, 1 },
 		{ "corrupt opcode=read field=sqid nth=5 count=1", 1, 0, 1 },
 		{ "corrupt opcode=read field=phase value=1 nth=5 count=1", 1, 0, 0 },
