@@ -61,7 +61,7 @@ static void add_controllers(struct text *t, const struct peerlane_device *dev)
 		    is_simulated(nvme) ? " (EMULATED in software)" : "");
 	}
 	add(t, "rings: in %s memory; kernels ring the doorbells of the controllers\n",
-	    dev->gpu_rings ? "GPU" : "host");
+	    dev->given_rings ? "GPU" : "host");
 	add(t, "data: %s\n",
 	    dev->has_bounce ? "by DMA to and from host memory, and from there by the threads that "
 			      "want them"

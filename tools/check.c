@@ -141,26 +141,6 @@ static void report_direction(struct pl_report *r, struct peerlane_file *file, en
 		 peerlane_path_name(ex.chosen));
 }
 
-/* What kernels that do their own I/O would get of this file: a sentence a line. */
-static void report_kernels(struct pl_report *r, struct pl_session *s, int fd)
-{
-	struct peerlane_device_options opt = { .size = sizeof(opt), .ctx = s->ctx, .gpu = s->gpu };
-	struct peerlane_device *dev;
-	char text[1024], *line, *rest;
-	int err = peerlane_device_open_files(&dev, &opt, &fd, 1);
-
-	pl_report_section(r, "kernels", "I/O started by kernels");
-	if (err) {
-		pl_report_text(r, "error", "not possible", "%s", pl_session_reason(err).text);
-		return;
-	}
-	peerlane_device_describe(dev, text, sizeof(text));
-	peerlane_device_close(dev);
-	pl_report_value(r, "served_by", json_object_new_string(text), NULL, " ");
-	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-		pl_report_label(r, "", "%s", line);
-}
-
 /* Explains both directions with a little memory of the GPU, registered or not. Closes the file. */
 static void report_paths(struct pl_report *r, struct pl_session *s, struct peerlane_file *file,
 			 bool registered, struct finding *f)
@@ -229,6 +209,26 @@ static int report_nvme(struct pl_report *r, struct pl_session *s, const char *pa
 	pl_report_text(r, "buffer", "memory", "a registered buffer");
 	report_paths(r, s, file, true, f);
 	return 0;
+}
+
+/* What kernels that do their own I/O would get of this file: a sentence a line. */
+static void report_kernels(struct pl_report *r, struct pl_session *s, int fd)
+{
+	struct peerlane_device_options opt = { .size = sizeof(opt), .ctx = s->ctx, .gpu = s->gpu };
+	struct peerlane_device *dev;
+	char text[1024], *line, *rest;
+	int err = peerlane_device_open_files(&dev, &opt, &fd, 1);
+
+	pl_report_section(r, "kernels", "I/O started by kernels");
+	if (err) {
+		pl_report_text(r, "error", "not possible", "%s", pl_session_reason(err).text);
+		return;
+	}
+	peerlane_device_describe(dev, text, sizeof(text));
+	peerlane_device_close(dev);
+	pl_report_value(r, "served_by", json_object_new_string(text), NULL, " ");
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		pl_report_label(r, "", "%s", line);
 }
 
 static int report_file(struct pl_report *r, struct pl_session *s, const char *path,

@@ -2,7 +2,6 @@
 /* Proxies over files: cached, cold and direct, all shapes, writes, ends of files, wrong commands. */
 #include "serve_test.h"
 
-#include <signal.h>
 #include <sys/resource.h>
 
 #define FILE_BLOCKS 256u
@@ -372,7 +371,6 @@ static void test_no_room(void **state)
 
 	(void)state;
 	single_open(&o, file_make(tmp_dir(), 10 * BLOCK + 100));
-	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	limit = old;
 	limit.rlim_cur = 10 * BLOCK;
