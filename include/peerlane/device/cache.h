@@ -113,7 +113,7 @@ PLD_FN char *pld_frame_memory_(const struct pld_cache *c, uint32_t frame)
 
 PLD_FN void pld_drop_(const struct pld_cache *c, uint32_t frame, uint64_t refs)
 {
-	pld_add_dev64(&c->words[frame], 0 - refs);
+	pld_give_dev64(&c->words[frame], 0 - refs);
 }
 
 /* Is this word one of the page with the tag, of whatever state? */
@@ -148,7 +148,7 @@ PLD_FN int pld_take_read_(const struct pld_cache *c, uint32_t frame, uint64_t se
 		return seen & PLD_REFS ? -EIO : PLD_NONE;
 	/* That it is used is worth one try. */
 	if (seen & PLD_USED || pld_cas_dev64(word, seen, (seen + refs) | PLD_USED) != seen)
-		return pld_judge_(c, frame, pld_add_dev64(word, refs), tag, refs);
+		return pld_judge_(c, frame, pld_take_dev64(word, refs), tag, refs);
 	return pld_state_(seen) == PLD_FILLING ? PLD_HELD : PLD_READY;
 }
 
@@ -345,7 +345,7 @@ PLD_FN void pld_cache_settle_(const struct pld_cache *c, uint32_t frame, int wri
 	else
 		change = 0 - ((uint64_t)(PLD_WRITING - PLD_VALID) << PLD_STATE_SHIFT) -
 			 (err ? 0 : PLD_DIRTY);
-	pld_add_dev64(&c->words[frame], change);
+	pld_give_dev64(&c->words[frame], change);
 }
 
 #endif
