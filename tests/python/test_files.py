@@ -12,7 +12,7 @@ import numpy as np
 import support
 
 import peerlane
-from peerlane import _abi, _file
+from peerlane import _abi, _file, _tensor
 from peerlane._handle import Handle
 
 
@@ -302,6 +302,14 @@ class Contexts(support.Case):
         with self.assertRaises(peerlane.Error):
             peerlane.empty(100, 99)
 
+    def test_memory_is_freed_once(self):
+        freed = []
+        with peerlane.Context(backend="sim") as c:
+            memory = _tensor.Memory(c, 5, freed.append)
+            self.assertEqual(c._memories, 1)
+            del memory
+            self.assertEqual((c._memories, freed), (0, [5]))
+
     def test_memory_outlives_its_context(self):
         support.write_model(self.path("m"), [("t", "U8", (100,), support.pattern(100, 1))])
         c = peerlane.Context(backend="sim")
@@ -316,15 +324,14 @@ class Contexts(support.Case):
 
     def test_handle(self):
         """close() waits for who is inside, lets nobody in, and ends once."""
-        ended, inside, leave = [], threading.Event(), threading.Event()
+        ended, seen, inside, leave = [], [], threading.Event(), threading.Event()
         handle = Handle(5, ended.append, "the thing")
 
         def use():
             with handle as pointer:
-                self.assertEqual(pointer, 5)
                 inside.set()
                 leave.wait()
-                self.assertEqual(ended, [])
+                seen.append((pointer, list(ended)))
 
         user = threading.Thread(target=use)
         user.start()
@@ -339,7 +346,7 @@ class Contexts(support.Case):
         user.join()
         closer.join()
         handle.close()
-        self.assertEqual(ended, [5])
+        self.assertEqual((seen, ended), ([(5, [])], [5]))
 
     def test_handle_that_does_not_close(self):
         def end(pointer):
