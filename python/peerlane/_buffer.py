@@ -8,7 +8,7 @@ import math
 import re
 import sys
 from ctypes import c_int, c_ssize_t, c_void_p
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from . import _dlpack
 
@@ -21,15 +21,17 @@ class Buffer:
     bytearray, memoryview, array, mmap).
     """
 
-    __slots__ = ("address", "nbytes", "readonly", "gpu", "stream", "_keep")
+    __slots__ = ("address", "nbytes", "readonly", "gpu", "stream", "waiter", "_keep")
 
     def __init__(self, obj: Any) -> None:
         self.address = 0
         self.nbytes = 0
         self.readonly = False
-        # Whether it may be GPU memory, and a stream with work on it that is not done: -1 none
-        self.gpu = False
+        self.gpu = False  # whether it may be GPU memory
+        # A stream that may have work on it that is not done, -1 for none; and the framework's object
+        # for it, which knows its device.
         self.stream = -1
+        self.waiter: Any = None
         self._keep: Any = obj
         if isinstance(obj, Buffer):
             for name in Buffer.__slots__:
@@ -48,7 +50,7 @@ class Buffer:
         """Memory by its address, GPU or host; @keep is held as long as the buffer."""
         self = cls.__new__(cls)
         self.address, self.nbytes, self.readonly = address, nbytes, False
-        self.gpu, self.stream, self._keep = True, -1, keep
+        self.gpu, self.stream, self.waiter, self._keep = True, -1, None, keep
         return self
 
     def part(self, offset: int, size: Optional[int], *, write: bool) -> Tuple[int, int]:
@@ -83,7 +85,7 @@ def require_contiguous(shape: Sequence[int], strides: Optional[Sequence[int]], u
 
 
 def _from_torch(self: Buffer, obj: Any) -> bool:
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     kind = getattr(torch, "Tensor", None)
     if kind is None or not isinstance(obj, kind):
         return False
@@ -96,11 +98,12 @@ def _from_torch(self: Buffer, obj: Any) -> bool:
     self.nbytes = obj.numel() * obj.element_size()
     if obj.device.type == "cuda":
         self.gpu = True
-        self.stream = torch.cuda.current_stream(obj.device).cuda_stream
+        self.waiter = torch.cuda.current_stream(obj.device)
+        self.stream = self.waiter.cuda_stream
     return True
 
 
-def _from_interface(self: Buffer, face: dict) -> bool:
+def _from_interface(self: Buffer, face: Dict[str, Any]) -> bool:
     kind = re.match(r"[<>|=]([a-zA-Z])(\d+)", face["typestr"])
     if not kind or kind.group(1) == "O":
         raise TypeError(f"elements of type {face['typestr']} have no plain memory")

@@ -175,11 +175,15 @@ class Context(Closable):
 
     # ---- memory
 
-    def synchronize(self, buffer: Buffer) -> None:
-        """Wait for work queued on the buffer's stream, which reads and writes do not wait for."""
-        if buffer.stream >= 0 and self.backend == "cuda":
-            with self.handle as ctx:
-                check(lib.peerlane_gpu_stream_sync(ctx, buffer.stream))
+    def synchronize(self, *buffers: Buffer) -> None:
+        """Wait for work queued on the buffers' streams, which reads and writes do not wait for."""
+        streams = {b.stream if b.waiter is None else b.waiter: b for b in buffers}
+        for buffer in streams.values():
+            if buffer.waiter is not None:
+                buffer.waiter.synchronize()
+            elif buffer.stream >= 0 and self.backend == "cuda":
+                with self.handle as ctx:
+                    check(lib.peerlane_gpu_stream_sync(ctx, buffer.stream))
 
     def copy(self, target: Any, source: Any) -> None:
         """Copy between two pieces of memory of one size, GPU or host, and wait for it."""
@@ -188,8 +192,7 @@ class Context(Closable):
             raise ValueError(f"{of.nbytes} bytes do not fit {to.nbytes}")
         address, size = to.part(0, None, write=True)
         if size:
-            self.synchronize(to)
-            self.synchronize(of)
+            self.synchronize(to, of)
             with self.handle as ctx:
                 check(lib.peerlane_gpu_copy(ctx, address, of.address, size))
 

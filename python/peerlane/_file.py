@@ -311,8 +311,7 @@ def _many(requests: Sequence[Tuple[File, Any, int]], op: int) -> List[int]:
         raise ValueError("the files are of different contexts")
     buffers = [Buffer(buffer) for _, buffer, _ in requests]
     parts = [b.part(0, None, write=op == _abi.READ) for b in buffers]
-    for buffer in {b.stream: b for b in buffers}.values():
-        owner.synchronize(buffer)
+    owner.synchronize(*buffers)
     wanted = [i for i, (_, size) in enumerate(parts) if size]
     results = [0] * len(requests)
     with ExitStack() as stack:

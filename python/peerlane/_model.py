@@ -293,8 +293,7 @@ def save(
     options = _abi.SaveOptions(flags=flags, align=align, progress=told.function)
     options.metadata = (c_char_p * max(len(words), 1))(*words)
     options.nr_metadata = len(words) // 2
-    for buffer in {s.buffer.stream: s.buffer for s in sources.values()}.values():
-        context.synchronize(buffer)
+    context.synchronize(*(s.buffer for s in sources.values()))
     with context.handle as ctx:
         told.check(
             lib.peerlane_model_save(ctx, encode(path), array, len(sources), byref(options), None)

@@ -99,6 +99,12 @@ class _Stream:
     def __init__(self, where):
         self.where = where
 
+    def __eq__(self, other):
+        return str(self.where) == str(other.where)
+
+    def __hash__(self):
+        return hash(str(self.where))
+
     def synchronize(self):
         waits.append(str(self.where))
 

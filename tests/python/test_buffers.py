@@ -145,6 +145,13 @@ class Dlpack(support.Case):
         b = Buffer(Versioned(b"hello"))
         self.assertTrue(b.readonly)
         self.assertEqual(ctypes.string_at(b.address, b.nbytes), b"hello")
+        later = Versioned(b"hello")
+        later.managed.tensor.byte_offset, later.shape[0] = 2, 3
+        b = Buffer(later)
+        self.assertEqual(ctypes.string_at(b.address, b.nbytes), b"llo")
+        later.managed.major = 2
+        with self.assertRaisesRegex(ValueError, "version 2"):
+            Buffer(later)
 
     def test_other_devices(self):
         with self.assertRaisesRegex(ValueError, "device type 8"):

@@ -12,6 +12,8 @@ import numpy as np
 import support
 
 import peerlane
+from peerlane import _abi, _file, _tensor
+from peerlane._handle import Handle
 
 
 def gpu_memory(data):
@@ -148,6 +150,42 @@ class Streams(support.Case):
         for row in target:
             self.assertEqual(row.tobytes(), data)
 
+    def test_requests_are_kept_until_they_are_done(self):
+        """By a library that takes requests and does not do them."""
+        real, flags = _file.lib, []
+
+        class Library:
+            def __getattr__(self, name):
+                return getattr(real, name)
+
+            def peerlane_read_async(self, *arguments):
+                flags.append(arguments[-1])
+                return 0
+
+            peerlane_write_async = peerlane_read_async
+
+        before = len(_file._pending)
+        with peerlane.open(self.file("in", b"x")) as f:
+            try:
+                _file.lib = Library()
+                f.read_into_async(bytearray(1))
+                gc.collect()
+                (left,) = list(_file._pending)[before:]
+                self.assertFalse(left.done())
+                left._result.value = 1
+                self.assertEqual(left.result(), 1)
+                self.assertEqual(len(_file._pending), before)
+                f.write_from_async(bytearray(1))
+                f.write_from_async(bytearray(1), durable=True)
+                self.assertEqual(flags, [_abi.FIXED, _abi.FIXED, _abi.FIXED | _abi.DURABLE])
+                for request in list(_file._pending):
+                    request._result.value = 1
+                f.read_into_async(bytearray(1))
+                self.assertEqual(len(_file._pending), 1)
+            finally:
+                _file.lib = real
+                _file._pending.clear()
+
     def test_errors_come_with_the_result(self):
         with peerlane.open(self.file("in", b"x")) as f, peerlane.context().stream() as stream:
             with self.assertRaises(peerlane.Error):
@@ -264,6 +302,14 @@ class Contexts(support.Case):
         with self.assertRaises(peerlane.Error):
             peerlane.empty(100, 99)
 
+    def test_memory_is_freed_once(self):
+        freed = []
+        with peerlane.Context(backend="sim") as c:
+            memory = _tensor.Memory(c, 5, freed.append)
+            self.assertEqual(c._memories, 1)
+            del memory
+            self.assertEqual((c._memories, freed), (0, [5]))
+
     def test_memory_outlives_its_context(self):
         support.write_model(self.path("m"), [("t", "U8", (100,), support.pattern(100, 1))])
         c = peerlane.Context(backend="sim")
@@ -275,6 +321,43 @@ class Contexts(support.Case):
         del t
         gc.collect()
         self.assertIsNone(c._ended)
+
+    def test_handle(self):
+        """close() waits for who is inside, lets nobody in, and ends once."""
+        ended, seen, inside, leave = [], [], threading.Event(), threading.Event()
+        handle = Handle(5, ended.append, "the thing")
+
+        def use():
+            with handle as pointer:
+                inside.set()
+                leave.wait()
+                seen.append((pointer, list(ended)))
+
+        user = threading.Thread(target=use)
+        user.start()
+        inside.wait()
+        closer = threading.Thread(target=handle.close)
+        closer.start()
+        while not handle.closed:
+            pass
+        with self.assertRaisesRegex(peerlane.Error, "the thing is closed"):
+            handle.__enter__()
+        leave.set()
+        user.join()
+        closer.join()
+        handle.close()
+        self.assertEqual((seen, ended), ([(5, [])], [5]))
+
+    def test_handle_that_does_not_close(self):
+        def end(pointer):
+            raise peerlane.Error(errno.EBUSY, "not now")
+
+        handle = Handle(5, end, "the thing")
+        with self.assertRaisesRegex(peerlane.Error, "not now"):
+            handle.close()
+        with handle as pointer:
+            self.assertEqual(pointer, 5)
+        handle._end = lambda pointer: None
 
     def test_close_waits_for_threads(self):
         """Threads read while others close the files and the context under them."""

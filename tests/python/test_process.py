@@ -57,6 +57,19 @@ class Process(support.Case):
             """
         )
 
+    def test_exit_closes(self):
+        """Contexts are closed while the interpreter still works."""
+        out = self.python(
+            """
+            import atexit
+            atexit.register(lambda: print(c.closed, f.closed, peerlane.context))  # after the others
+            import peerlane
+            c = peerlane.Context(backend="sim")
+            f = peerlane.open("f", context=c)
+            """
+        )
+        self.assertTrue(out.startswith("True True <function"), out)
+
     def test_exit_with_cycles(self):
         """What only the last garbage collection finds."""
         self.python(

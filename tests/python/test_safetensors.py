@@ -219,6 +219,9 @@ class Sharded(support.Case):
                 self.assertEqual({n: a.tobytes() for n, a in got.items()}, expected)
             got = load_sharded(path, "cuda", framework="dlpack")
             self.assertEqual({n: t.tobytes() for n, t in got.items()}, expected)
+        got = load_sharded(self.dir, framework="np")
+        self.assertIs(got["s0.t1"].base, got["s0.t2"].base)
+        self.assertIsNot(got["s0.t1"].base, got["s1.t1"].base)
         got = load_sharded(self.dir, framework="np", names=["s2.t1", "s0.t3"])
         self.assertEqual(got["s2.t1"].tobytes(), expected["s2.t1"])
         with safe_open(self.dir, "np") as f:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Slices of tensors, against the same index of the whole tensor."""
 
+import json
+import os
+import struct
 import unittest
 
 import numpy as np
@@ -92,6 +95,25 @@ class Slices(support.Case):
                 with self.assertRaisesRegex(ValueError, "along one dimension"):
                     part[::2]
                 del rows, columns
+
+    def test_beyond_4_gib(self):
+        """Offsets that need more than 32 bits; the file is sparse."""
+        rows, row = (1 << 20) + 3, 4097
+        tail = support.pattern(row * 3 + 800, 3)
+        header = {
+            "big": {"dtype": "U8", "shape": [rows, row], "data_offsets": [0, rows * row]},
+            "z": {"dtype": "F64", "shape": [100], "data_offsets": [rows * row, rows * row + 800]},
+        }
+        text = json.dumps(header).encode()
+        with open(self.path("large"), "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text)
+            f.seek(rows * row - row * 3, os.SEEK_CUR)
+            f.write(tail)
+        for framework, device in (("np", "cpu"), ("dlpack", "cuda")):
+            with safe_open(self.path("large"), framework, device) as f:
+                self.assertEqual(f.get_slice("big")[-3:].tobytes(), tail[: row * 3])
+                self.assertEqual(f.get_slice("big")[-5:-3].tobytes(), bytes(2 * row))
+                self.assertEqual(f.get_tensor("z").tobytes(), tail[row * 3 :])
 
     def test_half_bytes(self):
         with safe_open(self.path("m"), "dlpack") as f:

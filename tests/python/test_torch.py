@@ -108,21 +108,24 @@ class Torch(support.Case):
         made = self.model()
         c = peerlane.Context(backend="sim")
         c.backend = "cuda"  # what this says is not true: the memory is the host's
-        waited = []
-        c.synchronize = lambda buffer: waited.append(buffer.stream)
         torch.waits.clear()
         got = load_file(self.path("m"), 1, context=c)
         self.assertEqual(torch.waits, ["cuda:1"])
         self.check(got, made)
         save_file(got, self.path("n"), context=c)
-        self.assertEqual(waited, [0x77])
+        self.assertEqual(torch.waits, ["cuda:1"] * 2)
         with peerlane.open(self.path("m"), "r+", context=c) as f:
             f.read_into(got["f32"])
             f.write_from(got["f32"])
+            self.assertEqual(torch.waits, ["cuda:1"] * 4)
             f.read_into(got["f32"], synchronize=False)
             f.write_from(got["f32"], synchronize=False)
-            peerlane.read_many([(f, got["f32"], 0), (f, got["bf16"], 0)])
-        self.assertEqual(waited, [0x77] * 4)
+            self.assertEqual(torch.waits, ["cuda:1"] * 4)
+            other = torch.empty((5,), torch.uint8, "cuda:0")
+            torch.waits.clear()
+            peerlane.read_many([(f, got["f32"], 0), (f, other, 0), (f, got["bf16"], 0)])
+            # The default streams of two devices have one number.
+            self.assertEqual(sorted(torch.waits), ["cuda:0", "cuda:1"])
         c.close()
 
     def test_synchronize_waits_by_the_library(self):
@@ -139,7 +142,12 @@ class Torch(support.Case):
                 return 0
 
         c = peerlane.Context(backend="sim")
-        buffer = peerlane.Buffer(torch.Tensor(np.zeros(4, "f4"), torch.float32, "cuda"))
+        memory = np.zeros(4, "f4")
+
+        class Array:
+            __cuda_array_interface__ = {**memory.__array_interface__, "stream": 0x77}
+
+        buffer = peerlane.Buffer(Array())
         try:
             _context.lib = Library()
             c.synchronize(buffer)
