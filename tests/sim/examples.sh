@@ -32,6 +32,21 @@ says err 'empty: '
 PEERLANE_BACKEND=nonsense expect 1 "$examples/file_to_gpu" src
 says err 'cannot start: '
 
+# A kernel that reads a file itself: more than its cache, and a last page that is not whole.
+for size in 8 4096 $((300 * 1024 + 24)); do
+	head -c "$size" /dev/urandom >src
+	expect 0 "$examples/array_sum" src
+	says out "$((size / 8)) numbers, sum "
+	says out 'the CPU found the same'
+	says out 'on the CPU'
+done
+expect 1 "$examples/array_sum"
+says err 'usage: array_sum'
+expect 1 "$examples/array_sum" nothing
+says err 'nothing: No such file or directory'
+expect 1 "$examples/array_sum" empty
+says err 'empty: '
+
 expect 1 "$examples/pin_mmap" 0
 says err 'usage: pin_mmap'
 expect 1 "$examples/pin_mmap" 1 2

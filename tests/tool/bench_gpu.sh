@@ -97,6 +97,16 @@ says err 'no/such'
 expect 0 "$tool" help bench gpu file
 says out '--dir'
 
+# The script that measures all, with everything emulated in one table and what is real in another.
+PEERLANE_BUILD=$(dirname "$(dirname "$tool")") expect 0 "$source_dir/bench/gpu_io.py" --cpu --only 'commands, no data, 4' --out lines
+says out 'commands, no data, 4 proxies'
+says out 'no speeds of a GPU'
+python3 -c 'import json
+lines = [json.loads(line) for line in open("lines")]
+assert len(lines) == 2 and lines[1]["emulated"] and lines[1]["rows"]' || fail 'the raw results'
+# A step that fails is said and does not end the others.
+PEERLANE_BUILD=/nowhere expect 1 "$source_dir/bench/gpu_io.py" --cpu
+
 # A file may have that name.
 "$tool" bench --help >out
 says out 'gpu WHAT'
