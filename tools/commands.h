@@ -8,9 +8,13 @@
 extern const struct pl_command pl_command_check;
 extern const struct pl_command pl_command_bench;
 extern const struct pl_command pl_command_bench_gpu;
+extern const struct pl_command pl_command_gpu_array;
+extern const struct pl_command pl_command_gpu_bfs;
 extern const struct pl_command pl_command_gpu_file;
 extern const struct pl_command pl_command_gpu_read;
 extern const struct pl_command pl_command_gpu_ring;
+extern const struct pl_command pl_command_gpu_scan;
+extern const struct pl_command pl_command_gpu_sum;
 extern const struct pl_command pl_command_cp;
 extern const struct pl_command pl_command_stat;
 extern const struct pl_command pl_command_model;

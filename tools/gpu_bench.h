@@ -50,14 +50,6 @@ struct pl_gpu_args {
 		  "Threads of the CPU that serve the queues (default 4 for a GPU, else 1).",       \
 		  1,                                                                               \
 		  1024 },                                                                          \
-		{ "count",                                                                         \
-		  PL_OPTION_SIZE,                                                                  \
-		  offsetof(type, common.count),                                                    \
-		  "N",                                                                             \
-		  "I/O of a pass, shared evenly by the threads (default: millions on a GPU, "      \
-		  "thousands on the CPU).",                                                        \
-		  1,                                                                               \
-		  1e12 },                                                                          \
 		{ "repeat",                                                                        \
 		  PL_OPTION_COUNT,                                                                 \
 		  offsetof(type, common.repeat),                                                   \
@@ -82,6 +74,15 @@ struct pl_gpu_args {
 	{                                                                                          \
 		"json", PL_OPTION_FLAG, offsetof(type, common.json), NULL,                         \
 			"Print the results as JSON.", 0, 0                                         \
+	}
+
+#define PL_GPU_COUNT_OPTION(type)                                                                  \
+	{                                                                                          \
+		"count", PL_OPTION_SIZE, offsetof(type, common.count), "N",                        \
+			"I/O of a pass, shared evenly by the threads (default: millions on a "     \
+			"GPU, thousands on "                                                       \
+			"the CPU).",                                                               \
+			1, 1e12                                                                    \
 	}
 
 #define PL_GPU_EXITS                                                                               \

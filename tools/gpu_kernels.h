@@ -15,6 +15,7 @@ struct plk_counts {
 	uint64_t late;			  /* given up */
 	uint64_t wrong;			  /* blocks that hold something else */
 	uint64_t a_wrong_block, a_status; /* one of those */
+	uint64_t sum, found;		  /* what was computed */
 };
 
 /* Numbers that look like chance, from a number: for addresses, and for what blocks hold. */
@@ -75,7 +76,7 @@ PLD_FN void plk_count_(const struct plk_ring *k, const struct plk_counts *n)
 /* Each lane keeps two commands outstanding, if its warp has the slots. */
 PLD_FN void plk_ring(const struct plk_ring *k, uint32_t warp)
 {
-	struct plk_counts n = { 0, 0, 0, 0, 0, 0 };
+	struct plk_counts n = { 0, 0, 0, 0, 0, 0, 0, 0 };
 	uint64_t left = k->per_lane;
 	int a = -1, b = -1;
 	struct pld_port port;
@@ -288,7 +289,7 @@ PLD_FN void plk_tell_(const struct plk_read *k, const struct plk_job *j)
 
 PLD_FN void plk_job_init_(const struct plk_read *k, struct plk_job *j, uint32_t warp)
 {
-	const struct plk_counts none = { 0, 0, 0, 0, 0, 0 };
+	const struct plk_counts none = { 0, 0, 0, 0, 0, 0, 0, 0 };
 
 	j->all = (uint64_t)k->nr_warps * pld_count32(k->lanes);
 	j->me = (uint64_t)warp * pld_count32(k->lanes) + pld_rank(k->lanes);

@@ -20,6 +20,7 @@ static const struct pl_option options[] = {
 	  "Bytes of the emulated drive (default 1G for a GPU, else 1M).", 4096, 0x1p40 },
 	{ "spoil", PL_OPTION_SIZE, AT(spoil), "N",
 	  "Change a byte of block N first, to see that it is found.", 0, 0x1p40 },
+	PL_GPU_COUNT_OPTION(struct read_args),
 	PL_GPU_OPTIONS(struct read_args),
 	{ 0 },
 };

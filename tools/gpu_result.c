@@ -72,6 +72,8 @@ static struct json_object *json_row(const struct pl_gpu_result *r, const struct 
 		json_object_object_add(o, "limit_iops", pl_gpu_number(row->limit));
 	if (limit > 0)
 		json_object_object_add(o, "of_limit", pl_gpu_number(iops / limit));
+	if (row->copied > 0)
+		json_object_object_add(o, "copied_iops", pl_gpu_number(row->copied));
 	return o;
 }
 
@@ -89,9 +91,12 @@ static void text_row(const struct pl_gpu_result *r, const struct pl_gpu_row *row
 	else
 		fprintf(out, "%16s", "-");
 	if (limit > 0)
-		fprintf(out, "%10.3f\n", iops / limit);
+		fprintf(out, "%10.3f", iops / limit);
 	else
-		fprintf(out, "%10s\n", "-");
+		fprintf(out, "%10s", "-");
+	if (row->copied > 0)
+		fprintf(out, "%16.0f", row->copied);
+	fputc('\n', out);
 }
 
 /* Bars: I/O a second by threads. */
@@ -99,7 +104,7 @@ static void picture(const struct pl_gpu_result *r, FILE *out)
 {
 	const double most = pl_gpu_row_iops(pl_gpu_result_peak(r));
 
-	fprintf(out, "\nIOPS by threads of the kernel\n");
+	fprintf(out, "\n%s by threads of the kernel\n", r->unit ? r->unit : "IOPS");
 	for (unsigned int i = 0; i < r->nr_rows && most > 0; i++) {
 		const double iops = pl_gpu_row_iops(&r->rows[i]);
 		const int width = (int)(iops / most * BAR_WIDTH + 0.5);
@@ -116,11 +121,14 @@ void pl_gpu_result_report(const struct pl_gpu_result *r, struct pl_report *repor
 	const struct pl_gpu_row *peak = pl_gpu_result_peak(r);
 	struct json_object *rows = json_object_new_array();
 	const double limit = pl_gpu_result_limit(r);
+	const char *unit = r->unit ? r->unit : "IOPS";
 
+	pl_report_text(report, "unit", NULL, "%s", unit);
 	if (r->limit)
 		pl_report_text(report, "limit", "compared with", "%s", r->limit);
-	fprintf(report->text, "\n%9s%8s%8s%14s%10s%16s%10s\n", "threads", "queues", "slots", "IOPS",
-		"GB/s", r->limit_name ? r->limit_name : "", "of best");
+	fprintf(report->text, "\n%9s%8s%8s%14s%10s%16s%10s%s\n", "threads", "queues", "slots", unit,
+		"GB/s", r->limit_name ? r->limit_name : "", "of best",
+		peak && peak->copied > 0 ? "    copied first" : "");
 	for (unsigned int i = 0; i < r->nr_rows; i++) {
 		json_object_array_add(rows, json_row(r, &r->rows[i]));
 		text_row(r, &r->rows[i], report->text);
@@ -132,7 +140,8 @@ void pl_gpu_result_report(const struct pl_gpu_result *r, struct pl_report *repor
 		picture(r, report->text);
 	fputc('\n', report->text);
 	pl_report_value(report, "peak_iops", pl_gpu_number(pl_gpu_row_iops(peak)), "peak",
-			"%.4g M IOPS with %u threads", pl_gpu_row_iops(peak) / 1e6, peak->threads);
+			"%.4g M %s with %u threads", pl_gpu_row_iops(peak) / 1e6, unit,
+			peak->threads);
 	if (limit > 0)
 		pl_report_value(report, "of_limit", pl_gpu_number(pl_gpu_row_iops(peak) / limit),
 				"of the limit", "%.3f", pl_gpu_row_iops(peak) / limit);

@@ -14,11 +14,13 @@ struct pl_gpu_row {
 	unsigned int threads, queues, ports, slots;
 	uint64_t ios;
 	double seconds;
-	double limit; /* I/O a second of what it is compared with; 0: not measured */
+	double limit;  /* I/O a second of what it is compared with; 0: not measured */
+	double copied; /* and of the same after all data were copied to the GPU, copy included */
 };
 
 struct pl_gpu_result {
 	const char *what;
+	const char *unit;	/* what is counted; NULL: IOPS */
 	const char *limit_name; /* of the column */
 	const char *limit;	/* what it is, in words */
 	uint64_t io_bytes;	/* 0: no data */

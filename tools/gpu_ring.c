@@ -10,6 +10,7 @@ struct ring_args {
 };
 
 static const struct pl_option options[] = {
+	PL_GPU_COUNT_OPTION(struct ring_args),
 	PL_GPU_OPTIONS(struct ring_args),
 	{ 0 },
 };

@@ -2,6 +2,7 @@
 /* Where the kernels of peerlane bench gpu run: on a GPU, or as threads of the CPU. */
 #include "gpu_run.h"
 
+#include "gpu_array_kernels_ptx.h"
 #include "gpu_kernels_ptx.h"
 #include "message.h"
 
@@ -12,18 +13,22 @@
 
 #define BLOCK_WARPS 4u
 
-#define KERNEL(kernel, type)                                                                       \
+#define KERNEL(kernel, type, text)                                                                 \
 	static void run_##kernel(unsigned int warp, void *arg)                                     \
 	{                                                                                          \
 		plk_##kernel(arg, warp);                                                           \
 	}                                                                                          \
 	const struct pl_gpu_kernel pl_gpu_kernel_##kernel = { #kernel, run_##kernel,               \
-							      sizeof(struct plk_##type) };
+							      sizeof(struct plk_##type), text };
 
-KERNEL(ring, ring)
-KERNEL(bare, bare)
-KERNEL(read, read)
-KERNEL(direct, read)
+KERNEL(ring, ring, gpu_kernels_ptx)
+KERNEL(bare, bare, gpu_kernels_ptx)
+KERNEL(read, read, gpu_kernels_ptx)
+KERNEL(direct, read, gpu_kernels_ptx)
+KERNEL(pages, array, gpu_array_kernels_ptx)
+KERNEL(sum, array, gpu_array_kernels_ptx)
+KERNEL(scan, array, gpu_array_kernels_ptx)
+KERNEL(bfs, array, gpu_array_kernels_ptx)
 
 static int complain(const char *what, int err)
 {
@@ -81,7 +86,7 @@ static double now(void)
 static int run(struct pl_gpu_run *r, const struct pl_gpu_kernel *kernel, unsigned int nr_warps,
 	       void *args)
 {
-	struct peerlane_kernel k = { .name = kernel->name, .ptx = gpu_kernels_ptx };
+	struct peerlane_kernel k = { .name = kernel->name, .ptx = kernel->ptx };
 	void *arg[1] = { args };
 	int err;
 
@@ -115,6 +120,6 @@ unsigned int pl_gpu_run_registers(const struct pl_gpu_kernel *kernel)
 
 	/* scripts/ptx wrote it there. */
 	snprintf(line, sizeof(line), "// registers by ptxas for sm_90: %s ", kernel->name);
-	found = strstr(gpu_kernels_ptx, line);
+	found = strstr(kernel->ptx, line);
 	return found ? (unsigned int)strtoul(found + strlen(line), NULL, 10) : 0;
 }

@@ -3,7 +3,7 @@
 #ifndef PL_GPU_RUN_H
 #define PL_GPU_RUN_H
 
-#include "gpu_kernels.h"
+#include "gpu_array_kernels.h"
 #include "session.h"
 
 #include <kmem.h>
@@ -24,10 +24,12 @@ struct pl_gpu_kernel {
 	const char *name;
 	peerlane_cpu_fn fn;
 	size_t arg_bytes;
+	const char *ptx;
 };
 
 extern const struct pl_gpu_kernel pl_gpu_kernel_ring, pl_gpu_kernel_bare, pl_gpu_kernel_read,
-	pl_gpu_kernel_direct;
+	pl_gpu_kernel_direct, pl_gpu_kernel_pages, pl_gpu_kernel_sum, pl_gpu_kernel_scan,
+	pl_gpu_kernel_bfs;
 
 /* Lanes of a warp on the CPU, where each is a thread that waits for the others. */
 #define PL_GPU_CPU_LANES 4u

@@ -43,6 +43,20 @@ expect 1 "$examples/load_model" short.safetensors
 says err 'short.safetensors: tensor "b": its data ends at byte 8, but the file has only 7'
 expect 2 "$examples/load_model"
 says err 'usage: load_model'
+# A kernel that reads a file itself: more than its cache, and a last page that is not whole.
+for size in 8 4096 $((300 * 1024 + 24)); do
+	head -c "$size" /dev/urandom >src
+	expect 0 "$examples/array_sum" src
+	says out "$((size / 8)) numbers, sum "
+	says out 'the CPU found the same'
+	says out 'on the CPU'
+done
+expect 1 "$examples/array_sum"
+says err 'usage: array_sum'
+expect 1 "$examples/array_sum" nothing
+says err 'nothing: No such file or directory'
+expect 1 "$examples/array_sum" empty
+says err 'empty: '
 
 expect 1 "$examples/pin_mmap" 0
 says err 'usage: pin_mmap'

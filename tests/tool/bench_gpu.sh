@@ -47,6 +47,35 @@ for what in read file; do
 	done
 done
 
+# Arrays: all pages cached, and a part of them.
+expect 0 "$tool" bench gpu array --json "${small[@]}" --cache 32K
+json 'd["emulated"] and d["verified"] and d["hit_ratio"] == 1 and d["unit"] == "pages/s"'
+json 'd["rows"][0]["ios"] == 60 and d["rows"][0]["limit_iops"] > 0'
+expect 0 "$tool" bench gpu array --json "${small[@]}" --cache 32K --hit-ratio 0.25 --page 1K
+json '0 < d["hit_ratio"] < 0.9'
+expect 1 "$tool" bench gpu array "${small[@]}" --cache 32K --spoil 63
+says err 'from block 56 on'
+
+# Work on more than the cache holds: each result is that of the CPU, or it is said.
+work=(--threads 4 --repeat 1 --bytes 64K --cache 32K)
+for what in sum scan bfs; do
+	expect 0 "$tool" bench gpu $what --json "${work[@]}"
+	json "d['what'] == '$what' and d['emulated'] and d['evictions'] > 0 and d['bytes_read'] >= 60000"
+	json 'd["rows"][0]["iops"] > 0 and d["rows"][0]["limit_iops"] > 0 and d["rows"][0]["copied_iops"] > 0'
+	expect 1 "$tool" bench gpu $what "${work[@]}" --spoil
+	says err 'wrong result'
+	[ ! -s out ] || fail "$what: figures in spite of a wrong result"
+done
+expect 0 "$tool" bench gpu sum "${work[@]}"
+says out 'copied first'
+says out 'EMULATED'
+expect 2 "$tool" bench gpu sum --bytes 100000
+says err '--bytes'
+expect 2 "$tool" bench gpu scan --page 5000
+says err 'not a power of two'
+expect 2 "$tool" bench gpu bfs --bytes 64K --cache 16K
+says err 'less than 8 pages'
+
 expect 2 "$tool" bench gpu
 says err 'a command is missing'
 expect 2 "$tool" bench gpu nothing
@@ -67,6 +96,16 @@ expect 1 "$tool" bench gpu file "${small[@]}" --dir no/such
 says err 'no/such'
 expect 0 "$tool" help bench gpu file
 says out '--dir'
+
+# The script that measures all, with everything emulated in one table and what is real in another.
+PEERLANE_BUILD=$(dirname "$(dirname "$tool")") expect 0 "$source_dir/bench/gpu_io.py" --cpu --only 'commands, no data, 4' --out lines
+says out 'commands, no data, 4 proxies'
+says out 'no speeds of a GPU'
+python3 -c 'import json
+lines = [json.loads(line) for line in open("lines")]
+assert len(lines) == 2 and lines[1]["emulated"] and lines[1]["rows"]' || fail 'the raw results'
+# A step that fails is said and does not end the others.
+PEERLANE_BUILD=/nowhere expect 1 "$source_dir/bench/gpu_io.py" --cpu
 
 # A file may have that name.
 "$tool" bench --help >out

@@ -36,7 +36,7 @@ offers --v -- --version
 offers help c -- check cp
 offers bench --s -- --size --seconds
 offers bench g -- gpu
-offers bench gpu '' -- ring read file
+offers bench gpu '' -- ring read file array sum scan bfs
 offers bench gpu read --s -- --size --spoil
 offers bench gpu file --dir a -- 'a file'
 offers bench --op '' -- read write randread randwrite

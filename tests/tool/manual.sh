@@ -15,7 +15,8 @@ page_of() {
 	esac
 	page=$source_dir/man/$page
 }
-commands=(check bench 'bench gpu ring' 'bench gpu read' 'bench gpu file' cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
+commands=(check bench 'bench gpu ring' 'bench gpu read' 'bench gpu file' 'bench gpu array'
+	'bench gpu sum' 'bench gpu scan' 'bench gpu bfs' cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
 	'nvme write' 'nvme verify' 'nvme latency' 'nvme perf' 'model ls' 'model load' 'model verify' 'model cp')
 
 # A command may have two words.

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* A search through a graph, level by level, from vertex 0. Offsets come first, then the edges (CSR). */
+#include "gpu_work.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_EDGES 4u
+#define MORE_EDGES 24u /* a vertex has up to so many more; 16 on average with the first */
+#define AVERAGE_BYTES (8 + 16 * 4)
+
+static uint64_t *offsets_of(const struct pl_gpu_work *w)
+{
+	return (uint64_t *)w->memory;
+}
+
+static uint32_t *edges_of(const struct pl_gpu_work *w)
+{
+	return (uint32_t *)(w->memory + w->shape.edges_at);
+}
+
+/* Every vertex has an edge to the next, so that all can be reached, and others to anywhere. */
+static void make_graph(struct pl_gpu_work *w)
+{
+	const uint64_t room = w->bytes - 8;
+	uint64_t *offsets = offsets_of(w), nr = 0, most;
+	uint32_t *edges;
+
+	w->nr_vertices = (uint32_t)(room / AVERAGE_BYTES);
+	w->shape.edges_at = ((uint64_t)w->nr_vertices + 1) * 8;
+	most = (w->bytes - w->shape.edges_at) / 4;
+	edges = edges_of(w);
+	for (uint32_t v = 0; v < w->nr_vertices; v++) {
+		const uint64_t left = most - nr, needed = w->nr_vertices - v;
+		uint64_t degree = LEAST_EDGES + plk_mix(v) % (MORE_EDGES + 1);
+
+		/* One for each of those that come. */
+		if (degree > left - needed + 1)
+			degree = left - needed + 1;
+		offsets[v] = nr;
+		edges[nr++] = v + 1 < w->nr_vertices ? v + 1 : 0;
+		for (uint64_t i = 1; i < degree; i++, nr++)
+			edges[nr] = (uint32_t)(plk_mix(nr + 0x5bd1e995) % w->nr_vertices);
+	}
+	offsets[w->nr_vertices] = nr;
+}
+
+/* The same search, in the plainest way. */
+static int search(struct pl_gpu_work *w)
+{
+	const uint64_t *offsets = offsets_of(w);
+	const uint32_t *edges = edges_of(w);
+	uint32_t *queue = malloc((size_t)w->nr_vertices * sizeof(*queue));
+	uint32_t nr = 1;
+
+	w->levels = malloc((size_t)w->nr_vertices * sizeof(*w->levels));
+	if (!queue || !w->levels) {
+		free(queue);
+		return -ENOMEM;
+	}
+	memset(w->levels, 0xff, (size_t)w->nr_vertices * sizeof(*w->levels));
+	w->levels[0] = 0;
+	w->elements = 0;
+	queue[0] = 0;
+	for (uint32_t i = 0; i < nr; i++) {
+		const uint32_t v = queue[i];
+
+		for (uint64_t e = offsets[v]; e < offsets[v + 1]; e++, w->elements++)
+			if (w->levels[edges[e]] == ~0u) {
+				w->levels[edges[e]] = w->levels[v] + 1;
+				queue[nr++] = edges[e];
+			}
+	}
+	free(queue);
+	return 0;
+}
+
+/* Memory of kernels: a bit for each vertex, its level, two lists of vertices, and the length of one. */
+static size_t seen_words(const struct pl_gpu_work *w)
+{
+	return ((size_t)w->nr_vertices + 31) / 32;
+}
+
+static size_t device_words(const struct pl_gpu_work *w)
+{
+	return seen_words(w) + 3 * (size_t)w->nr_vertices + 1;
+}
+
+static int make_bfs(struct pl_gpu_work *w)
+{
+	void *device;
+	int err;
+
+	make_graph(w);
+	err = search(w);
+	if (!err)
+		err = pl_kmem_alloc(&w->bench->run.kmem, device_words(w) * 4, &device);
+	if (!err)
+		w->device = device;
+	return err;
+}
+
+/* There is no way out of vertex 0. */
+static void spoil_bfs(struct pl_gpu_work *w)
+{
+	memset(edges_of(w), 0, offsets_of(w)[1] * 4);
+}
+
+static int put(struct pl_gpu_work *w, uint32_t *to, uint32_t value)
+{
+	return pl_kmem_put(&w->bench->run.kmem, to, &value, sizeof(value));
+}
+
+/* Nothing is seen but vertex 0. */
+static int begin(struct pl_gpu_work *w, struct plk_array *k)
+{
+	uint32_t *image = malloc(device_words(w) * 4);
+	int err;
+
+	if (!image)
+		return -ENOMEM;
+	memset(image, 0, seen_words(w) * 4);
+	memset(image + seen_words(w), 0xff, (device_words(w) - seen_words(w)) * 4);
+	image[0] = 1;
+	image[seen_words(w)] = 0;
+	k->seen = w->device;
+	k->levels = k->seen + seen_words(w);
+	k->now = k->levels + w->nr_vertices;
+	k->next = k->now + w->nr_vertices;
+	k->nr_next = k->next + w->nr_vertices;
+	image[k->now - k->seen] = 0;
+	k->nr_now = 1;
+	k->level = 0;
+	err = pl_kmem_put(&w->bench->run.kmem, w->device, image, device_words(w) * 4);
+	free(image);
+	return err;
+}
+
+/* Level after level; what the CPU does in between counts, too. */
+static int search_by_kernels(struct pl_gpu_work *w, struct plk_array *k, uint64_t *edges,
+			     double *seconds)
+{
+	struct plk_counts n;
+	uint64_t start = pld_clock_ns();
+	double part;
+	int err = 0;
+
+	*edges = 0;
+	while (!err && k->nr_now) {
+		uint32_t *list = k->now;
+
+		err = put(w, k->nr_next, 0);
+		if (!err)
+			err = pl_gpu_run_kernel(&w->bench->run, w->kind->kernel, k->nr_warps, k, &n,
+						&part);
+		if (!err && n.failed)
+			err = pl_gpu_bench_complain("array", -(int)n.a_status);
+		if (!err)
+			err = pl_kmem_get(&w->bench->run.kmem, &k->nr_now, k->nr_next,
+					  sizeof(k->nr_now));
+		if (err)
+			break;
+		*edges += n.done;
+		k->now = k->next;
+		k->next = list;
+		k->level++;
+	}
+	*seconds = (double)(pld_clock_ns() - start) / 1e9;
+	return err;
+}
+
+static int compare(struct pl_gpu_work *w, const struct plk_array *k)
+{
+	const size_t bytes = (size_t)w->nr_vertices * 4;
+	uint32_t *levels = malloc(bytes);
+	int err = levels ? pl_kmem_get(&w->bench->run.kmem, levels, k->levels, bytes) : -ENOMEM;
+
+	for (uint32_t v = 0; !err && v < w->nr_vertices; v++)
+		if (levels[v] != w->levels[v])
+			err = pl_gpu_work_wrong(w, "level of a vertex", levels[v], w->levels[v]);
+	free(levels);
+	return err;
+}
+
+static int run_bfs(struct pl_gpu_work *w, struct plk_array *k, double *seconds)
+{
+	uint64_t edges;
+	int err = begin(w, k);
+
+	if (!err)
+		err = search_by_kernels(w, k, &edges, seconds);
+	if (!err)
+		err = compare(w, k);
+	if (!err && edges != w->elements)
+		err = pl_gpu_work_wrong(w, "edges", edges, w->elements);
+	return err;
+}
+
+static void end_bfs(struct pl_gpu_work *w)
+{
+	pl_kmem_free(&w->bench->run.kmem, w->device);
+	free(w->levels);
+}
+
+const struct pl_gpu_work_kind pl_gpu_work_bfs = {
+	.kernel = &pl_gpu_kernel_bfs,
+	.unit = "edges/s",
+	.element_bytes = 4,
+	.make = make_bfs,
+	.spoil = spoil_bfs,
+	.run = run_bfs,
+	.end = end_bfs,
+};
