@@ -42,8 +42,10 @@ def boot_limit(kernel, boot):
 
 
 def build_libraries():
-    """The library, and what the tool needs beside it, from the tree's own build."""
-    names = ("lib/libpeerlane.a", "cufile/libcufile_config.a", "cufile/libcufile_inside.a")
+    """The library, and what the tool needs beside it, from the tree's own build: three libraries, and
+    two headers."""
+    names = ("lib/libpeerlane.a", "cufile/libcufile_config.a", "cufile/libcufile_inside.a",
+             "tools/gpu_kernels_ptx.h", "tools/gpu_array_kernels_ptx.h")
     build = os.environ.get("PEERLANE_BUILD") or os.path.join(TOP, "build")
     if not os.path.exists(os.path.join(build, "build.ninja")):
         subprocess.run([os.path.join(TOP, "scripts/configure"), build], check=True, cwd=TOP,
@@ -64,12 +66,13 @@ def link(target, sources, libraries, *options):
 def build_programs(lab):
     """What runs in the guest: the tests, the tool, and examples."""
     os.makedirs(lab.build, exist_ok=True)
-    library, config, cufile = build_libraries()
+    library, config, cufile, header, _ = build_libraries()
     link(os.path.join(lab.build, "vmtest"), sorted(glob.glob(os.path.join(HERE, "guest/*.c"))),
          [cufile, config, library, "-ljson-c"], "-I", os.path.join(TOP, "cufile"),
          "-I", os.path.join(TOP, "nvme"))
     link(os.path.join(lab.build, "peerlane"), sorted(glob.glob(os.path.join(TOP, "tools/*.c"))),
-         [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"))
+         [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"),
+         "-I", os.path.dirname(header))
     for name in EXAMPLES:
         link(os.path.join(lab.build, name), [os.path.join(TOP, "examples", name + ".c")], [library])
 
