@@ -159,8 +159,6 @@ static void look_at_controller(struct peerlane_nvme_server *s)
 		if (rc == -ENODEV) {
 			pl_nvme_give_up(nvme, rc);
 		} else if (rc) {
-			if (nvme->t->ops->reset)
-				nvme->t->ops->reset(nvme->t);
 			pl_nvme_reset_locked(nvme);
 		}
 	}

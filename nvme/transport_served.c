@@ -12,6 +12,7 @@
 #include "mapping.h"
 #include "served_wire.h"
 #include "transports.h"
+#include "why.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -249,7 +250,10 @@ static int connect_to(struct served *s, const char *path)
 		return -errno;
 	if (!connect(s->sock, (struct sockaddr *)&address, sizeof(address)))
 		return 0;
-	return errno == ENOENT || errno == ECONNREFUSED ? -ENODEV : -errno;
+	if (errno != ENOENT && errno != ECONNREFUSED)
+		return -errno;
+	pl_nvme_why("nobody serves there");
+	return -ENODEV;
 }
 
 static int say_hello(struct served *s)
@@ -260,6 +264,8 @@ static int say_hello(struct served *s)
 
 	if (!rc && (fd < 0 || !memchr(answer.kind, 0, sizeof(answer.kind))))
 		rc = -EPROTO;
+	if (rc == -EBUSY)
+		pl_nvme_why("it is served to as many as can be");
 	if (rc) {
 		if (fd >= 0)
 			close(fd);

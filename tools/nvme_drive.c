@@ -16,11 +16,7 @@ static const char *hint(const char *address, int err)
 			return "";
 		return "; write sim:KEY=VALUE,..., or an address that 'peerlane nvme list' tells";
 	case -ENODEV:
-		return strncmp(address, "served:", 7) != 0 ? "; see 'peerlane nvme list'"
-							   : "; nobody serves there";
-	case -EBUSY:
-		return strncmp(address, "served:", 7) != 0 ? ""
-							   : "; it is served to as many as can be";
+		return strncmp(address, "served:", 7) != 0 ? "; see 'peerlane nvme list'" : "";
 	default:
 		return "";
 	}
