@@ -84,7 +84,8 @@ static int read_dtype(const struct reader *r, const char *name, struct json_obje
 	struct json_object *member;
 	int dtype;
 
-	if (!json_object_object_get_ex(o, "dtype", &member) || !pl_json_is_text(member))
+	if (!json_object_object_get_ex(o, "dtype", &member) ||
+	    !json_object_is_type(member, json_type_string))
 		return bad_tensor(r, name, "its dtype is missing or no text");
 	dtype = peerlane_dtype_find(json_object_get_string(member));
 	if (dtype < 0)
@@ -178,8 +179,9 @@ static int read_metadata(struct reader *r)
 			return err;
 		name = json_object_get_string(key);
 		err = pl_json_value(&r->json, &value);
-		if (!err && (!pl_json_is_text(value) || !pl_words_is_utf8(name) ||
-			     !pl_words_is_utf8(json_object_get_string(value))))
+		if (!err &&
+		    (!json_object_is_type(value, json_type_string) || !pl_words_is_utf8(name) ||
+		     !pl_words_is_utf8(json_object_get_string(value))))
 			err = pl_fail(-EUCLEAN, "%s: __metadata__: the value of \"%s\" is not text",
 				      pl_words_file(r->file).text, pl_words_name(name).text);
 		else if (!err)

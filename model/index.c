@@ -42,7 +42,7 @@ static int add(struct list *l, const char *tensor, struct json_object *shard)
 {
 	struct pair *grown;
 
-	if (!pl_json_is_text(shard) || !pl_words_is_utf8(tensor))
+	if (!json_object_is_type(shard, json_type_string) || !pl_words_is_utf8(tensor))
 		return fault(l, tensor, "its shard is not the name of a file");
 	if (!is_inside(json_object_get_string(shard)))
 		return fault(l, tensor, "its shard is not a file of the folder");

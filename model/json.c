@@ -5,6 +5,7 @@
 #include "error.h"
 #include "words.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <string.h>
 
@@ -52,32 +53,74 @@ static bool take(struct pl_json *j, char c)
 	return true;
 }
 
+/*
+ * What json-c lets pass and JSON does not: other quotes, control characters, zeros before numbers. And NUL
+ * characters, at which keys of objects would end. Also counts the members of the object that the text, read by
+ * json-c, is. NULL, or what is wrong.
+ */
+static const char *scan(const char *p, const char *end, size_t *members)
+{
+	bool in_string = false;
+	size_t depth = 0;
+	char before = ' ';
+
+	for (*members = 0; p < end; before = *p++) {
+		if (in_string && (unsigned char)*p < 0x20)
+			return "a control character in a text";
+		if (in_string && *p == '\\') {
+			if (end - p >= 6 && !memcmp(p, "\\u0000", 6))
+				return "a NUL character in a text";
+			p++;
+		} else if (*p == '"') {
+			in_string = !in_string;
+		} else if (in_string) {
+			continue;
+		} else if (*p == '\'') {
+			return "a text in other quotes";
+		} else if (*p == '0' && end - p > 1 && isdigit((unsigned char)p[1]) &&
+			   !isdigit((unsigned char)before) && !strchr(".eE+-", before)) {
+			return "a number with a zero before it";
+		} else if (*p == '{' || *p == '[') {
+			depth++;
+		} else if (*p == '}' || *p == ']') {
+			depth--;
+		} else if (*p == ':' && depth == 1) {
+			++*members;
+		}
+	}
+	return NULL;
+}
+
 /* One value, whatever it is, by json-c. */
 static int parse(struct pl_json *j, struct json_object **out)
 {
-	size_t left = (size_t)(j->end - j->at);
+	size_t left = (size_t)(j->end - j->at), members;
 	enum json_tokener_error err;
+	const char *from = j->at, *wrong;
 
 	json_tokener_reset(j->tok);
 	*out = json_tokener_parse_ex(j->tok, j->at, left < INT_MAX ? (int)left : INT_MAX);
 	err = json_tokener_get_error(j->tok);
 	j->at += json_tokener_get_parse_end(j->tok);
-	if (err == json_tokener_success)
+	if (err != json_tokener_success)
+		return malformed(j, err == json_tokener_continue ? "it ends too early"
+								 : json_tokener_error_desc(err));
+	wrong = scan(from, j->at, &members);
+	/* Of two members with one name json-c keeps the last. */
+	if (!wrong && json_object_is_type(*out, json_type_object) &&
+	    members != (size_t)json_object_object_length(*out))
+		wrong = "an object has a name twice";
+	if (!wrong)
 		return 0;
-	return malformed(j, err == json_tokener_continue ? "it ends too early"
-							 : json_tokener_error_desc(err));
+	json_object_put(*out);
+	j->at = from;
+	return malformed(j, wrong);
 }
 
 int pl_json_enter(struct pl_json *j)
 {
 	j->first = true;
 	return take(j, '{') ? 0 : malformed(j, "an object must begin here");
-}
-
-bool pl_json_is_text(struct json_object *o)
-{
-	return json_object_is_type(o, json_type_string) &&
-	       strlen(json_object_get_string(o)) == (size_t)json_object_get_string_len(o);
 }
 
 int pl_json_next(struct pl_json *j, struct json_object **key)
@@ -97,60 +140,18 @@ int pl_json_next(struct pl_json *j, struct json_object **key)
 	err = parse(j, key);
 	if (err)
 		return err;
-	if (!pl_json_is_text(*key))
-		err = malformed(j, "a name has a NUL character");
-	else if (!take(j, ':'))
-		err = malformed(j, "a colon must follow the name");
-	if (err)
-		json_object_put(*key);
-	return err ? err : 1;
-}
-
-/* Members of the object whose text, which json-c has read, is [@p, @end). */
-static size_t count_members(const char *p, const char *end)
-{
-	bool in_string = false;
-	size_t depth = 0, n = 0;
-
-	for (; p < end; p++) {
-		if (in_string && *p == '\\')
-			p++;
-		else if (*p == '"')
-			in_string = !in_string;
-		else if (in_string)
-			continue;
-		else if (*p == '\'')
-			return SIZE_MAX; /* json-c takes such quotes, JSON does not */
-		else if (*p == '{' || *p == '[')
-			depth++;
-		else if (*p == '}' || *p == ']')
-			depth--;
-		else if (*p == ':' && depth == 1)
-			n++;
-	}
-	return n;
+	if (take(j, ':'))
+		return 1;
+	json_object_put(*key);
+	return malformed(j, "a colon must follow the name");
 }
 
 int pl_json_value(struct pl_json *j, struct json_object **value)
 {
-	const char *from;
-	int err;
-
 	skip_space(j);
-	from = j->at;
-	/* json-c takes the end of the text for the end of a number, and a comment for nothing. */
-	if (from == j->end || *from == '/')
+	if (j->at == j->end)
 		return malformed(j, "a value must follow");
-	err = parse(j, value);
-	if (err)
-		return err;
-	if (json_object_is_type(*value, json_type_object) &&
-	    count_members(from, j->at) != (size_t)json_object_object_length(*value)) {
-		j->at = from;
-		err = malformed(j, "an object has a name twice, or one without quotes");
-		json_object_put(*value);
-	}
-	return err;
+	return parse(j, value);
 }
 
 int pl_json_end(struct pl_json *j)

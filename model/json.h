@@ -25,17 +25,15 @@ void pl_json_fini(struct pl_json *j);
 /* Goes into the object that begins here. */
 int pl_json_enter(struct pl_json *j);
 /*
- * The next member: 1 and its key, for json_object_put(), which is a string without NUL characters; 0 at
+ * The next member: 1 and its key, for json_object_put(); 0 at
  * the end of the object, which is then behind us.
  */
 int pl_json_next(struct pl_json *j, struct json_object **key);
-/* The value of the member, for json_object_put(); if it is an object it has no key twice. */
+/* The value of the member, for json_object_put(); no text has a NUL character, no object a name twice. */
 int pl_json_value(struct pl_json *j, struct json_object **value);
 /* Sees that only white space is left. */
 int pl_json_end(struct pl_json *j);
 
-/* Whether the string @o can be a C string. */
-bool pl_json_is_text(struct json_object *o);
 /* An integer of 0 to INT64_MAX, and nothing else. */
 bool pl_json_number(struct json_object *o, uint64_t *out);
 

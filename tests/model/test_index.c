@@ -81,7 +81,7 @@ static const struct {
 	  "i.json|weight_map is there twice" },
 	{ "{\"weight_map\":{\"a\":\"one\",\"a\":\"one\"}}", -EUCLEAN, "tensor \"a\"|twice" },
 	{ "{\"weight_map\":{\"a\":1}}", -EUCLEAN, "tensor \"a\"|not the name" },
-	{ "{\"weight_map\":{\"a\":\"o\\u0000ne\"}}", -EUCLEAN, "tensor \"a\"|not the name" },
+	{ "{\"weight_map\":{\"a\":\"o\\u0000ne\"}}", -EUCLEAN, "i.json|JSON|NUL" },
 	{ "{\"weight_map\":{\"a\":\"\"}}", -EUCLEAN, "tensor \"a\"|not a file of the folder" },
 	{ "{\"weight_map\":{\"a\":\"/etc/passwd\"}}", -EUCLEAN, "tensor \"a\"|not a file of" },
 	{ "{\"weight_map\":{\"a\":\"..\"}}", -EUCLEAN, "tensor \"a\"|not a file of the folder" },
