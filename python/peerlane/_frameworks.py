@@ -6,7 +6,7 @@ A framework is an object with these functions:
   tensor(held, at, ..)  the tensor of a part of it
   whole(..)             a tensor in memory of its own, and its address
   before()              wait for whatever may still use memory that was allocated just now
-  finish(tensor)        the tensor on its device, once it is filled
+  finish(tensors)       the tensors on their device, once they are filled
   check(key)            refuse an index that index() cannot take
   index(tensor, key)    a copy of tensor[key]
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import importlib
 import re
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ._context import Context
 from ._dtypes import BITS, ML_DTYPES, TORCH, TYPESTR, packed
@@ -90,9 +90,9 @@ class TorchFramework:
         made = self.torch.empty(packed(dtype, shape, name), dtype=kind, device=self.place)
         return made, made.data_ptr()
 
-    def finish(self, tensor: Any) -> Any:
-        """The tensor on the device that was asked for."""
-        return tensor.to(self.device) if self.moves else tensor
+    def finish(self, tensors: List[Any]) -> List[Any]:
+        """The tensors on the device that was asked for."""
+        return [t.to(self.device) for t in tensors] if self.moves else tensors
 
     @staticmethod
     def check(key: Tuple[Any, ...]) -> None:
@@ -156,9 +156,9 @@ class NumpyFramework:
         return made, made.ctypes.data
 
     @staticmethod
-    def finish(tensor: Any) -> Any:
-        """It is where it was asked for."""
-        return tensor
+    def finish(tensors: List[Any]) -> List[Any]:
+        """They are where they were asked for."""
+        return tensors
 
     @staticmethod
     def check(key: Tuple[Any, ...]) -> None:

@@ -115,19 +115,19 @@ class Model(Closable):
         raw = _abi.Tensor()
         at = byref(raw)
         get, unpack = lib.peerlane_model_get_tensor, _TENSOR.unpack_from
-        string, array = ctypes.string_at, {n: c_uint64 * n for n in range(65)}
+        string = ctypes.string_at
+        shapes: Dict[bytes, Tuple[int, ...]] = {b"": ()}  # many tensors have the same
         with self._handle as model:
             check(lib.peerlane_model_get_info(model, byref(info)))
             for i in range(info.nr_tensors):
                 check(get(model, i, at))
-                _, name, dtype, dims, shape, nbytes, file, _ = unpack(raw)
-                entries[string(name).decode("utf-8", "surrogateescape")] = Entry(
-                    i,
-                    NAMES[dtype],
-                    tuple(array[dims].from_address(shape)) if dims else (),
-                    nbytes,
-                    file,
-                )
+                _, name, dtype, dims, where, nbytes, file, _ = unpack(raw)
+                lengths = string(where, 8 * dims) if dims else b""
+                shape = shapes.get(lengths)
+                if shape is None:
+                    shape = shapes[lengths] = struct.unpack(f"={dims}Q", lengths)
+                text = string(name).decode("utf-8", "surrogateescape")
+                entries[text] = Entry(i, NAMES[dtype], shape, nbytes, file)
         return entries
 
     def metadata(self) -> Optional[Dict[str, str]]:
@@ -159,14 +159,15 @@ class Model(Closable):
         """Read cuts, and return their tensors in order; without a framework, our own on @gpu."""
         if not cuts:
             return []
-        parts = bytearray(_PART.size * len(cuts))
-        for i, cut in enumerate(cuts):
-            sliced = _abi.MODEL_SLICE if cut.dim >= 0 else 0
-            dim = max(cut.dim, 0)
-            number = cut.entry.number
-            _PART.pack_into(
-                parts, i * _PART.size, number, sliced, dim, cut.start, cut.stop, 0, 0, 0, 0
-            )
+        pack = _PART.pack
+        parts = bytearray().join(
+            [
+                pack(entry[0], 0, 0, 0, 0, 0, 0, 0, 0)
+                if dim < 0
+                else pack(entry[0], _abi.MODEL_SLICE, dim, start, stop, 0, 0, 0, 0)
+                for _, entry, dim, start, stop in cuts
+            ]
+        )
         memory = (ctypes.c_char * len(parts)).from_buffer(parts)
         with self._handle as model:
             if framework is None:
@@ -206,14 +207,17 @@ class Model(Closable):
             while end < len(cuts) and cuts[end].entry.file == cuts[first].entry.file:
                 end += 1
             held, base = framework.allocate(self._layout(model, memory, first, end - first))
-            for i in range(first, end):
-                part = i * _PART.size
-                _, at = _PLACE.unpack_from(parts, part + _PLACE_AT)
-                _ADDR.pack_into(parts, part + _ADDR_AT, base + at)
-                cut = cuts[i]
-                made.append(framework.tensor(held, at, cut.entry.dtype, cut.shape, cut.name))
+            unpack, pack, make = _PLACE.unpack_from, _ADDR.pack_into, framework.tensor
+            part = first * _PART.size
+            for cut in cuts[first:end]:
+                _, at = unpack(parts, part + _PLACE_AT)
+                pack(parts, part + _ADDR_AT, base + at)
+                entry = cut.entry
+                shape = entry.shape if cut.dim < 0 else cut.shape
+                made.append(make(held, at, entry.dtype, shape, cut.name))
+                part += _PART.size
             first = end
-        return lambda: [framework.finish(tensor) for tensor in made]
+        return lambda: framework.finish(made)
 
     @staticmethod
     def _each_memory(
@@ -225,7 +229,7 @@ class Model(Closable):
             tensor, address = framework.whole(cut.entry.dtype, cut.shape, cut.name)
             made.append(tensor)
             _ADDR.pack_into(parts, i * _PART.size + _ADDR_AT, address)
-        return lambda: [framework.finish(tensor) for tensor in made]
+        return lambda: framework.finish(made)
 
     def _own_memory(
         self,

@@ -94,8 +94,8 @@ class safe_open:  # its name in safetensors
             cuts = [Cut(name, entry) for name, entry in self._entries().items()]
         else:
             cuts = [Cut(name, self._entry(name)) for name in dict.fromkeys(names)]
-        # Neighbours in the file are read together.
-        cuts.sort(key=lambda cut: cut.entry.number)
+            # Neighbours in the file are read together.
+            cuts.sort(key=lambda cut: cut.entry.number)
         made = self._load(cuts, per_tensor=per_tensor, checksum=checksum, progress=progress)
         return {cut.name: tensor for cut, tensor in zip(cuts, made)}
 
