@@ -93,6 +93,10 @@ def _from_torch(self: Buffer, obj: Any) -> bool:
         raise ValueError(f"a torch tensor of layout {obj.layout} on {obj.device} has no plain memory")
     if obj.device.type not in ("cpu", "cuda"):
         raise ValueError(f"memory of device {obj.device} cannot be used")
+    if obj.is_conj() or obj.is_neg():
+        raise ValueError(
+            "the memory is to be conjugated or negated yet: call resolve_conj() or resolve_neg() first"
+        )
     require_contiguous(obj.shape, obj.stride(), 1)
     self.address = obj.data_ptr()
     self.nbytes = obj.numel() * obj.element_size()

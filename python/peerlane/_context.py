@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import threading
@@ -13,6 +14,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _abi
 from ._buffer import Buffer
+from ._errors import Error
 from ._handle import Closable, Handle
 from ._lib import PATHS, check, lib
 
@@ -276,7 +278,8 @@ def _after_fork() -> None:
 @atexit.register
 def _at_exit() -> None:
     for still_open in list(_all):
-        still_open.close()
+        with contextlib.suppress(Error):  # nobody is left to tell
+            still_open.close()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -140,6 +140,13 @@ class Cases:
 
     def queued_work(self):
         """save and load wait for work that is queued on the current stream"""
+        lazy = torch.randn(9, dtype=torch.complex64, device=self.device).conj()
+        try:
+            save_file({"a": lazy}, self.path("m"))
+            raise AssertionError("a conjugate that is not computed was saved")
+        except ValueError:
+            save_file({"a": lazy.resolve_conj()}, self.path("m"))
+        same(load_file(self.path("m"), self.device)["a"], lazy.resolve_conj())
         for _ in range(5):
             a = torch.ones(2048, 2048, device=self.device)
             for _ in range(20):

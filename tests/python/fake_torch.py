@@ -52,6 +52,12 @@ class Tensor:
     def stride(self):
         return tuple(s // self.array.itemsize for s in self.array.strides)
 
+    def is_conj(self):
+        return self.layout == "strided" and getattr(self, "conj", False)
+
+    def is_neg(self):
+        return False
+
     def data_ptr(self):
         return self.array.ctypes.data
 

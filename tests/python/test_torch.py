@@ -91,6 +91,10 @@ class Torch(support.Case):
         sparse.layout = "sparse_coo"
         with self.assertRaisesRegex(ValueError, '"x".*sparse_coo'):
             save_file({"x": sparse}, self.path("n"))
+        lazy = torch.Tensor(np.zeros(4, "c8"), torch.complex64)
+        lazy.conj = True
+        with self.assertRaisesRegex(ValueError, '"x": the memory is to be conjugated'):
+            save_file({"x": lazy}, self.path("n"))
         with self.assertRaisesRegex(ValueError, "device mps"):
             peerlane.Buffer(torch.Tensor(np.zeros(4), torch.float64, "mps"))
 
