@@ -61,7 +61,7 @@ static void add_controllers(struct text *t, const struct peerlane_device *dev)
 		    is_simulated(nvme) ? " (EMULATED in software)" : "");
 	}
 	add(t, "rings: in %s memory; kernels ring the doorbells of the controllers\n",
-	    dev->gpu_rings ? "GPU" : "host");
+	    dev->given_rings ? "GPU" : "host");
 	add(t, "data: %s\n",
 	    dev->has_bounce ? "by DMA to and from host memory, and from there by the threads that "
 			      "want them"
@@ -72,9 +72,9 @@ static void add_files(struct text *t, const struct peerlane_device *dev)
 {
 	const struct pl_files *files = dev->files;
 
-	add(t, "%u proxy thread%s of this process serve %u file%s, without privileges\n",
-	    dev->shape.nr_threads, dev->shape.nr_threads == 1 ? "" : "s", files->nr,
-	    files->nr == 1 ? "" : "s");
+	add(t, "served from %u file%s by %u thread%s of this process, without privileges\n",
+	    files->nr, files->nr == 1 ? "" : "s", dev->shape.nr_threads,
+	    dev->shape.nr_threads == 1 ? "" : "s");
 	add(t, "rings and doorbells: in host memory\n");
 	add(t,
 	    "data: page cache or %s, to and from host memory, and from there by the threads "
@@ -102,12 +102,14 @@ size_t peerlane_device_describe(const struct peerlane_device *dev, char *text, s
 		add_files(&t, dev);
 		break;
 	case PEERLANE_DEVICE_MEMORY:
-		add(&t, "%u proxy threads play a drive of host memory (EMULATED)\n", s->nr_threads);
+		add(&t, "EMULATED: a drive of host memory, played by %u thread%s\n", s->nr_threads,
+		    s->nr_threads == 1 ? "" : "s");
 		add(&t, "data: reads are fetched from there by the threads that want them; written "
 			"data are copied by the proxies\n");
 		break;
 	case PEERLANE_DEVICE_INSTANT:
-		add(&t, "%u proxy threads complete everything at once (EMULATED)\n", s->nr_threads);
+		add(&t, "EMULATED: everything is completed at once, by %u thread%s\n",
+		    s->nr_threads, s->nr_threads == 1 ? "" : "s");
 		add(&t, "data: none move\n");
 		break;
 	}

@@ -8,14 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where kernels find rings that the caller gave; NULL: nowhere. */
+static char *rings_of(const struct peerlane_device *dev, const struct peerlane_nvme_memory *m)
+{
+	return pl_kmem_on_gpu(&dev->kmem) || !(m->flags & PEERLANE_NVME_MEMORY_GPU) ? m->ptr
+										    : m->cpu;
+}
+
 int pl_device_create(enum peerlane_device_server server, const struct peerlane_device_options *opt,
 		     uint32_t nr_groups, struct peerlane_device **out)
 {
 	struct peerlane_device *dev = calloc(1, sizeof(*dev));
 	int err;
 
-	if (!dev)
-		return pl_fail(-ENOMEM, "no memory for a device");
+	if (!dev) {
+		pl_fail(-ENOMEM, "no memory for a device");
+		return -ENOMEM;
+	}
 	dev->server = server;
 	dev->nr_controllers = 1;
 	dev->page_bytes = PL_PROXY_PAGE;
@@ -27,8 +36,11 @@ int pl_device_create(enum peerlane_device_server server, const struct peerlane_d
 		err = pl_kmem_init(&dev->kmem, opt->ctx, opt->gpu);
 	if (!err && opt && opt->rings &&
 	    (server != PEERLANE_DEVICE_NVME || opt->rings->size != sizeof(*opt->rings) ||
-	     !opt->rings->ptr || opt->rings->bytes < pl_rings_bytes(&dev->shape)))
-		err = pl_fail(-EINVAL, "memory for rings is too small, or for no controller");
+	     !rings_of(dev, opt->rings) || opt->rings->bytes < pl_rings_bytes(&dev->shape)))
+		err = pl_fail(-EINVAL, "memory for rings is too small, out of the kernels' reach, "
+				       "or for no controller");
+	if (!err && opt && opt->rings)
+		dev->rings_dev = rings_of(dev, opt->rings);
 	if (err)
 		peerlane_device_close(dev);
 	else
@@ -40,7 +52,7 @@ int pl_device_create(enum peerlane_device_server server, const struct peerlane_d
 static int begin(struct peerlane_device *dev, const struct pl_proxy_server *server, void *arg,
 		 size_t extra)
 {
-	int err = pl_queues_create(dev, extra, NULL);
+	int err = pl_queues_create(dev, extra);
 
 	if (!err)
 		err = pl_proxies_create(dev, server, arg);
@@ -173,9 +185,10 @@ void peerlane_device_close(struct peerlane_device *dev)
 	if (!dev)
 		return;
 	pl_proxies_destroy(dev);
+	/* Before the maps: until their queues are gone, they may use them. */
+	pl_controllers_destroy(dev);
 	while (dev->maps)
 		peerlane_device_unmap(dev->maps);
-	pl_controllers_destroy(dev);
 	pl_files_close(dev->files);
 	pl_queues_destroy(dev);
 	pthread_mutex_destroy(&dev->lock);

@@ -51,10 +51,10 @@ struct peerlane_device {
 	uint32_t page_bytes; /* of PRPs */
 	uint32_t nr_controllers;
 	bool has_bounce;
-	bool gpu_rings; /* the rings lie in GPU memory */
+	bool given_rings; /* the rings lie in memory that the caller gave, of a GPU */
 
 	struct pl_shared control; /* the stop word, then the doorbells of proxies */
-	struct pl_shared rings;	  /* all SQs, then all CQs; none with gpu_rings */
+	struct pl_shared rings;	  /* all SQs, then all CQs; none with given_rings */
 	struct pl_shared data;	  /* of the slots of all queues, then the blocks of "memory" */
 	char *rings_dev;	  /* where kernels find the rings */
 	size_t data_at;		  /* of the blocks in @data */
@@ -88,9 +88,9 @@ int pl_device_create(enum peerlane_device_server server, const struct peerlane_d
 /* describe.c: whether it is no real storage. */
 bool pl_device_emulated(const struct peerlane_device *dev);
 
-/* queues.c: memory for the queues, with @extra bytes of data behind that of the slots. @rings: where
- * kernels find rings that the caller gave, or NULL. */
-int pl_queues_create(struct peerlane_device *dev, size_t extra, void *rings);
+/* queues.c: memory for the queues, with @extra bytes of data behind that of the slots. Rings that the
+ * caller gave are in @rings_dev already. */
+int pl_queues_create(struct peerlane_device *dev, size_t extra);
 void pl_queues_destroy(struct peerlane_device *dev);
 /* Everything in it as at the beginning. Nobody may use it. */
 int pl_queues_clear(struct peerlane_device *dev, const struct pl_face *faces);

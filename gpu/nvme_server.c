@@ -53,9 +53,10 @@ static int look_at(struct peerlane_device *dev, const struct controller *c, uint
 			       "controller %u uses shadow doorbells: open it with "
 			       "PEERLANE_NVME_NO_DBBUF",
 			       index);
-	if (index && info.page_bytes != dev->page_bytes)
-		return pl_fail(-EOPNOTSUPP, "controllers with different page sizes");
-	dev->page_bytes = info.page_bytes;
+	/* Rings lie at every page. */
+	if (info.page_bytes != dev->page_bytes)
+		return pl_fail(-EOPNOTSUPP, "controller %u has pages of %u bytes, not %u", index,
+			       info.page_bytes, dev->page_bytes);
 	if (info.max_transfer_bytes && info.max_transfer_bytes < dev->shape.transfer_bytes)
 		dev->shape.transfer_bytes = (uint32_t)info.max_transfer_bytes;
 	dev->spaces[index] = (struct pl_space){ .controller = index,
@@ -178,7 +179,7 @@ static int clear_rings(struct peerlane_device *dev)
 	void *zero;
 	int err;
 
-	if (!dev->gpu_rings) {
+	if (!dev->given_rings) {
 		memset(dev->rings.cpu, 0, dev->rings.bytes);
 		return 0;
 	}
@@ -232,7 +233,7 @@ int pl_controllers_create(struct peerlane_device *dev, const struct peerlane_dev
 		err = look_at(dev, &cs->list[i], i, nsid);
 	}
 	if (!err)
-		err = pl_queues_create(dev, 0, rings ? rings->ptr : NULL);
+		err = pl_queues_create(dev, 0);
 	if (err)
 		return err;
 	for (uint32_t i = 0; i < nr && !err; i++) {

@@ -110,7 +110,7 @@ int pl_shape_take(struct pl_shape *shape, const struct peerlane_device_options *
 
 size_t peerlane_device_rings_bytes(const struct peerlane_device_options *opt)
 {
-	struct pl_shape s;
+	struct pl_shape s = { 0 };
 
 	if (pl_shape_take(&s, opt, 1))
 		return 0;

@@ -4,6 +4,7 @@
 
 #include "error.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -234,6 +235,19 @@ static void set_up(struct peerlane_device *dev, struct pl_proxy_queue *q, uint32
 	}
 }
 
+/* Signals of the program are not for our threads. */
+static int start_thread(struct pl_proxy *p)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&p->thread, NULL, run, p);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return err;
+}
+
 static int start_threads(struct pl_proxies *ps)
 {
 	int err = 0;
@@ -246,7 +260,7 @@ static int start_threads(struct pl_proxies *ps)
 		err = ps->server->start ? ps->server->start(p) : 0;
 		if (err)
 			break;
-		err = pthread_create(&p->thread, NULL, run, p);
+		err = start_thread(p);
 		if (err && ps->server->end)
 			ps->server->end(p);
 		if (err)

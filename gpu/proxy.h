@@ -106,19 +106,28 @@ static inline void pl_proxy_count(uint64_t *counter, uint64_t by)
 	__atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
 }
 
+/* Write completion number @tail of queue @index, the status last. */
+static inline void pl_proxy_write(struct pl_nvme_cqe *cq, uint32_t mask, uint32_t log_depth,
+				  uint32_t tail, uint32_t head, uint32_t index, uint16_t cid,
+				  unsigned int status, uint32_t result)
+{
+	struct pl_nvme_cqe *cqe = &cq[tail & mask];
+
+	cqe->result = result;
+	cqe->dw1 = 0;
+	cqe->sqhd = (uint16_t)(head & mask);
+	cqe->sqid = (uint16_t)(index + 1);
+	cqe->cid = cid;
+	__atomic_store_n(&cqe->status, (uint16_t)(status << 1 | (~tail >> log_depth & 1)),
+			 __ATOMIC_RELEASE);
+}
+
 /* Post a completion. @status: as it stands in the completion, without the phase, from bit 0 on. */
 static inline void pl_proxy_post(struct pl_proxy_queue *q, uint16_t cid, unsigned int status,
 				 uint32_t result)
 {
-	struct pl_nvme_cqe *cqe = &q->cq[q->tail & (q->depth - 1)];
-	const unsigned int phase = ~q->tail >> q->log_depth & 1;
-
-	cqe->result = result;
-	cqe->dw1 = 0;
-	cqe->sqhd = (uint16_t)(q->head & (q->depth - 1));
-	cqe->sqid = (uint16_t)(q->index + 1);
-	cqe->cid = cid;
-	__atomic_store_n(&cqe->status, (uint16_t)(status << 1 | phase), __ATOMIC_RELEASE);
+	pl_proxy_write(q->cq, q->depth - 1, q->log_depth, q->tail, q->head, q->index, cid, status,
+		       result);
 	q->tail++;
 	if (status)
 		pl_proxy_count(&q->counts.errors, 1);

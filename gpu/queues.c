@@ -44,7 +44,7 @@ static void lay_out(struct peerlane_device *dev)
 		dev->dma_at + (dev->has_bounce ? nr * s->nr_slots * sizeof(struct pld_dma) : 0);
 }
 
-int pl_queues_create(struct peerlane_device *dev, size_t extra, void *rings)
+int pl_queues_create(struct peerlane_device *dev, size_t extra)
 {
 	const struct pl_shape *s = &dev->shape;
 	const size_t nr = s->nr_queues;
@@ -56,10 +56,8 @@ int pl_queues_create(struct peerlane_device *dev, size_t extra, void *rings)
 	if (extra > SIZE_MAX / 2 - dev->data_at)
 		return pl_fail(-ENOMEM, "%zu bytes are too many", extra);
 	err = pl_kmem_share(&dev->kmem, DOORBELLS_AT + nr * 2 * LINE, &dev->control);
-	if (!err && rings) {
-		dev->gpu_rings = true;
-		dev->rings_dev = rings;
-	} else if (!err) {
+	dev->given_rings = dev->rings_dev;
+	if (!err && !dev->given_rings) {
 		err = pl_kmem_share(&dev->kmem, pl_rings_bytes(s), &dev->rings);
 		dev->rings_dev = dev->rings.dev;
 	}
@@ -147,7 +145,7 @@ static void fill(struct peerlane_device *dev, uint32_t i, const struct pl_face *
 		.slots_per_port = s->slots_per_port,
 		.slot_bits = log2_up(s->nr_slots),
 		.qid = face->qid,
-		.flags = dev->gpu_rings ? 0 : PLD_SQ_IN_HOST,
+		.flags = dev->given_rings ? 0 : PLD_SQ_IN_HOST,
 	};
 	if (dev->has_bounce) {
 		q->bounce = dev->data.dev + pl_queues_data_at(dev, i);

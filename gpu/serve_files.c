@@ -110,9 +110,9 @@ static void do_now(struct pl_file_op *op)
 		} else if (op->opcode == PL_NVME_READ) {
 			n = pread(op->file->fd, at, left, offset);
 		} else {
-			struct iovec v = { .iov_base = at, .iov_len = left };
-
-			n = pwritev2(op->file->fd, &v, 1, offset, op->durable ? RWF_DSYNC : 0);
+			n = pwrite(op->file->fd, at, left, offset);
+			if (n > 0 && op->durable && fdatasync(op->file->fd))
+				n = -1;
 		}
 	} while (!advance(op, n < 0 ? -errno : n));
 }

@@ -7,12 +7,17 @@
 /* Every command succeeds; of each only the id is looked at. */
 static void serve_instant(struct pl_proxy *p, struct pl_proxy_queue *q, uint32_t nr)
 {
-	const uint32_t mask = q->depth - 1, from = q->head;
+	const uint32_t mask = q->depth - 1, from = q->head, head = from + nr, tail = q->tail;
+	const uint32_t log_depth = q->log_depth, index = q->index;
+	const struct pl_nvme_sqe *sq = q->sq;
+	struct pl_nvme_cqe *cq = q->cq;
 
 	(void)p;
-	q->head += nr;
 	for (uint32_t i = 0; i < nr; i++)
-		pl_proxy_post(q, q->sq[(from + i) & mask].cid, 0, 0);
+		pl_proxy_write(cq, mask, log_depth, tail + i, head, index,
+			       sq[(from + i) & mask].cid, 0, 0);
+	q->head = head;
+	q->tail = tail + nr;
 }
 
 /* Reads are left to those who read: the completion says where the blocks are, seen from the slots. */

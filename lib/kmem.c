@@ -46,20 +46,39 @@ static size_t whole_pages(size_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
+/* Memory that a controller in another process can map, too, where that is allowed. */
+static char *plain(size_t bytes, int *fd)
+{
+	int flags = MAP_SHARED;
+	char *memory;
+
+	*fd = memfd_create("peerlane-kernels", MFD_CLOEXEC);
+	if (*fd >= 0 && ftruncate(*fd, (off_t)bytes)) {
+		close(*fd);
+		*fd = -1;
+	}
+	if (*fd < 0)
+		flags |= MAP_ANONYMOUS;
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, *fd, 0);
+	if (memory != MAP_FAILED)
+		return memory;
+	if (*fd >= 0)
+		close(*fd);
+	return NULL;
+}
+
 int pl_kmem_share(const struct pl_kmem *k, size_t bytes, struct pl_shared *out)
 {
-	struct pl_shared s = { .bytes = whole_pages(bytes) };
+	struct pl_shared s = { .bytes = whole_pages(bytes), .fd = -1 };
 	void *cpu, *dev;
 	int err;
 
 	if (s.bytes < bytes)
 		return pl_fail(-ENOMEM, "%zu bytes are too many", bytes);
 	if (!k->ctx) {
-		cpu = mmap(NULL, s.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			   0);
-		if (cpu == MAP_FAILED)
+		s.cpu = s.dev = plain(s.bytes, &s.fd);
+		if (!s.cpu)
 			return pl_fail(-ENOMEM, "no host memory of %zu bytes", bytes);
-		s.cpu = s.dev = cpu;
 		*out = s;
 		return 0;
 	}
@@ -85,7 +104,9 @@ void pl_kmem_unshare(const struct pl_kmem *k, struct pl_shared *s)
 		k->ctx->gpu->ops->pin_free(k->ctx->gpu, s->cpu, s->bytes);
 	else if (s->cpu)
 		munmap(s->cpu, s->bytes);
-	*s = (struct pl_shared){ 0 };
+	if (s->cpu && s->fd >= 0)
+		close(s->fd);
+	*s = (struct pl_shared){ .fd = -1 };
 }
 
 int pl_kmem_alloc(const struct pl_kmem *k, size_t bytes, void **out)

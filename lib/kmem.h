@@ -22,6 +22,7 @@ struct pl_shared {
 	char *cpu; /* NULL: none */
 	char *dev; /* where kernels find it */
 	size_t bytes;
+	int fd; /* of the memory, so that other processes can map it; -1: there is none */
 };
 
 /* Kernels run on GPU @gpu of @ctx if its back end runs them there, else on the CPU; @ctx may be NULL.

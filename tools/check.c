@@ -10,6 +10,8 @@
 #include "session.h"
 #include "system.h"
 
+#include <peerlane/device.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -209,6 +211,26 @@ static int report_nvme(struct pl_report *r, struct pl_session *s, const char *pa
 	return 0;
 }
 
+/* What kernels that do their own I/O would get of this file: a sentence a line. */
+static void report_kernels(struct pl_report *r, struct pl_session *s, int fd)
+{
+	struct peerlane_device_options opt = { .size = sizeof(opt), .ctx = s->ctx, .gpu = s->gpu };
+	struct peerlane_device *dev;
+	char text[1024], *line, *rest;
+	int err = peerlane_device_open_files(&dev, &opt, &fd, 1);
+
+	pl_report_section(r, "kernels", "I/O started by kernels");
+	if (err) {
+		pl_report_text(r, "error", "not possible", "%s", pl_session_reason(err).text);
+		return;
+	}
+	peerlane_device_describe(dev, text, sizeof(text));
+	peerlane_device_close(dev);
+	pl_report_value(r, "served_by", json_object_new_string(text), NULL, " ");
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		pl_report_label(r, "", "%s", line);
+}
+
 static int report_file(struct pl_report *r, struct pl_session *s, const char *path,
 		       struct finding *f)
 {
@@ -239,6 +261,7 @@ static int report_file(struct pl_report *r, struct pl_session *s, const char *pa
 	err = errno;
 	if (probe >= 0) {
 		report_fd(r, s, probe, f);
+		report_kernels(r, s, probe);
 	} else {
 		pl_report_text(r, "not_examined", "paths",
 			       "not examined, no file can be made here: %s", strerror(err));

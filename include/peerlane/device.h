@@ -52,8 +52,8 @@ enum peerlane_device_server {
  *                      to 2 MiB; so large is the host memory of each slot
  * @nr_threads: proxies (default 1), never more than queues
  * @block_bytes: of proxies: a power of two from 512 to 4096 (default 512)
- * @rings: NVMe: pinned memory of the GPU for the queues, peerlane_device_rings_bytes() of it, zeroed and
- *         aligned to 64 KiB; NULL: the queues lie in host memory
+ * @rings: NVMe: pinned memory of the GPU for the queues, peerlane_device_rings_bytes() of it, aligned to
+ *         64 KiB; kernels on the CPU need its @cpu. NULL: the queues lie in host memory
  */
 struct peerlane_device_options {
 	size_t size;
@@ -81,7 +81,8 @@ struct peerlane_device_options {
  * Queue i is one of controller i % @nr. The GPU rings the doorbells itself: CUDA must be able to map the
  * registers of the controllers.
  *
- * Return: 0; -EINVAL; -EOPNOTSUPP shadow doorbells are in use, or CUDA cannot map the registers; -ENOSPC a
+ * Return: 0; -EINVAL; -EOPNOTSUPP shadow doorbells are in use, pages are larger than 4096 bytes, or
+ * CUDA cannot map the registers; -ENOSPC a
  * controller has fewer queues; -ENOMEM; -EREMOTEIO the GPU driver failed; else as
  * peerlane_nvme_queue_create(), peerlane_nvme_ns_open().
  */

@@ -2,7 +2,6 @@
 /* Proxies over files: cached, cold and direct, all shapes, writes, ends of files, wrong commands. */
 #include "serve_test.h"
 
-#include <signal.h>
 #include <sys/resource.h>
 
 #define FILE_BLOCKS 256u
@@ -45,8 +44,8 @@ static const struct shape shapes[] = {
 	{ 1, 2, 1, 1, 1, 1 },	 /* one slot */
 	{ 1, 4, 3, 1, 1, 1 },	 /* shared, full, wraps often */
 	{ 2, 64, 4, 8, 4, 2 },	 /* shared, more slots than lanes */
-	{ 3, 64, 1, 16, 32, 2 }, /* fewer slots than lanes */
-	{ 4, 64, 1, 0, 32, 1 },	 /* a whole warp */
+	{ 1, 64, 1, 16, 32, 1 }, /* fewer slots than lanes */
+	{ 2, 64, 1, 0, 32, 2 },	 /* a whole warp */
 };
 
 static void check_all_shapes(int fd)
@@ -372,7 +371,6 @@ static void test_no_room(void **state)
 
 	(void)state;
 	single_open(&o, file_make(tmp_dir(), 10 * BLOCK + 100));
-	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	limit = old;
 	limit.rlim_cur = 10 * BLOCK;

@@ -17,6 +17,8 @@ says out "$dir/file"
 says out 'file system'
 says out 'A read'
 says out 'A write'
+says out 'I/O started by kernels'
+says out 'served from 1 file by 1 thread of this process'
 grep -q ': taken' out || grep -q 'taken: ' out || fail 'no path is taken'
 [ "$(cksum <file)" = "$sum" ] || fail 'the file was changed'
 
@@ -24,6 +26,7 @@ expect 1 "$tool" check --json file
 json 'd["status"] == 1 and d["file"]["bytes"] == 300000 and d["gpus"][0]["backend"] == "sim"'
 json 'len(d["read"]["verdicts"]) == 5 and d["read"]["chosen"] and d["write"]["chosen"]'
 json 'sum(v["chosen"] for v in d["read"]["verdicts"]) == 1'
+json '"kernels run on threads of the CPU" in d["kernels"]["served_by"]'
 json 'all(v["usable"] or v["reason"] for v in d["read"]["verdicts"])'
 
 expect 1 "$tool" check --quiet file
