@@ -255,7 +255,7 @@ static void test_sizes(void **state)
 		  .element = 32,
 		  .nr_warps = 3,
 		  .nr_lanes = 1,
-		  .rounds = 150,
+		  .rounds = 80,
 		  .slots = 2 },
 		{ .nr_targets = 1,
 		  .page = 65536,
@@ -265,7 +265,7 @@ static void test_sizes(void **state)
 		  .element = 64,
 		  .nr_warps = 3,
 		  .nr_lanes = 1,
-		  .rounds = 100,
+		  .rounds = 50,
 		  .slots = 2 },
 	};
 
@@ -295,7 +295,7 @@ static void test_stripes(void **state)
 		  .element = 8,
 		  .nr_warps = 2,
 		  .nr_lanes = 4,
-		  .rounds = 60,
+		  .rounds = 40,
 		  .slots = 2 },
 		{ .nr_targets = 3,
 		  .one_path = true,
@@ -339,7 +339,7 @@ static void test_warps(void **state)
 		  .element = 4,
 		  .nr_warps = 3,
 		  .nr_lanes = 4,
-		  .rounds = 60,
+		  .rounds = 40,
 		  .slots = 4 },
 		{ .nr_targets = 1,
 		  .page = 4096,
@@ -349,7 +349,7 @@ static void test_warps(void **state)
 		  .element = 8,
 		  .nr_warps = 4,
 		  .nr_lanes = 4,
-		  .rounds = 60,
+		  .rounds = 40,
 		  .slots = 4,
 		  .exclusive = true },
 		{ .nr_targets = 2,
@@ -360,7 +360,7 @@ static void test_warps(void **state)
 		  .element = 4,
 		  .nr_warps = 2,
 		  .nr_lanes = 32,
-		  .rounds = 16,
+		  .rounds = 12,
 		  .slots = 16 },
 	};
 

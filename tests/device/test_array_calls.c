@@ -174,6 +174,27 @@ static void test_calls(void **state)
 	bed_close(&b);
 }
 
+/* Of the last page no more blocks are moved than there are. */
+static void test_tail(void **state)
+{
+	const uint64_t last = small.bytes / 8 - 1;
+	struct pld_array a;
+	struct pair pair = { 1, 2 };
+	struct bed b;
+
+	(void)state;
+	bed_open(&b, &small);
+	assert_int_equal(pld_array_open(&a, &b.cache, 0, 1), 0);
+	assert_int_equal(pairs_write(&a, 1, last, pair), 0);
+	assert_int_equal(pld_array_flush(&a, 0, 1), 0);
+	assert_int_equal(pld_array_close(&a), 0);
+	assert_int_equal(b.cache.stats->bytes_read, 512);
+	assert_int_equal(b.cache.stats->bytes_written, 512);
+	memcpy(b.model + last * 8, &pair, 8);
+	check_stored(&b);
+	bed_close(&b);
+}
+
 /* Every page has one place, and every place gives its page back. */
 static void test_places(void **state)
 {
@@ -197,9 +218,8 @@ static void test_places(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_layout),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_layout), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_calls),  cmocka_unit_test(test_tail),
 		cmocka_unit_test(test_places),
 	};
 

@@ -58,7 +58,7 @@ struct pld_cache {
 #define PLD_WRITERS ((uint64_t)0x7f << 20)
 #define PLD_STATE_SHIFT 27
 #define PLD_DIRTY ((uint64_t)1 << 30)
-#define PLD_USED ((uint64_t)1 << 31) /* since it was last looked at as a victim */
+#define PLD_USED ((uint64_t)1 << 31) /* again, since it came or the hand came by */
 #define PLD_TAG_SHIFT 32
 
 #define PLD_EMPTY 0u
@@ -113,7 +113,7 @@ PLD_FN char *pld_frame_memory_(const struct pld_cache *c, uint32_t frame)
 
 PLD_FN void pld_drop_(const struct pld_cache *c, uint32_t frame, uint64_t refs)
 {
-	pld_add_dev64(&c->words[frame], 0 - refs);
+	pld_give_dev64(&c->words[frame], 0 - refs);
 }
 
 /* Is this word one of the page with the tag, of whatever state? */
@@ -146,10 +146,9 @@ PLD_FN int pld_take_read_(const struct pld_cache *c, uint32_t frame, uint64_t se
 
 	if (pld_state_(seen) == PLD_FAILED)
 		return seen & PLD_REFS ? -EIO : PLD_NONE;
-	if (seen & PLD_USED)
-		return pld_judge_(c, frame, pld_add_dev64(word, refs), tag, refs);
-	if (pld_cas_dev64(word, seen, (seen + refs) | PLD_USED) != seen)
-		return PLD_NONE;
+	/* That it is used is worth one try. */
+	if (seen & PLD_USED || pld_cas_dev64(word, seen, (seen + refs) | PLD_USED) != seen)
+		return pld_judge_(c, frame, pld_take_dev64(word, refs), tag, refs);
 	return pld_state_(seen) == PLD_FILLING ? PLD_HELD : PLD_READY;
 }
 
@@ -291,8 +290,7 @@ PLD_FN int pld_find_victim_(const struct pld_cache *c, uint32_t first, uint32_t 
 
 PLD_FN uint64_t pld_fill_word_(uint32_t tag, uint32_t refs)
 {
-	return (uint64_t)tag << PLD_TAG_SHIFT | PLD_USED |
-	       (uint64_t)PLD_FILLING << PLD_STATE_SHIFT | refs;
+	return (uint64_t)tag << PLD_TAG_SHIFT | (uint64_t)PLD_FILLING << PLD_STATE_SHIFT | refs;
 }
 
 /*
@@ -347,7 +345,7 @@ PLD_FN void pld_cache_settle_(const struct pld_cache *c, uint32_t frame, int wri
 	else
 		change = 0 - ((uint64_t)(PLD_WRITING - PLD_VALID) << PLD_STATE_SHIFT) -
 			 (err ? 0 : PLD_DIRTY);
-	pld_add_dev64(&c->words[frame], change);
+	pld_give_dev64(&c->words[frame], change);
 }
 
 #endif

@@ -18,6 +18,8 @@
  *	pld_store_{relaxed,release}_{dev,sys}(p, v)
  *	pld_exchange_dev32(p, v), pld_cas_dev64(p, old, new), pld_add_dev{32,64}(p, v), pld_or_dev32(p, v),
  *	pld_and_dev32(p, v)		acquire and release; give what was there before
+ *	pld_take_dev64(p, v)		add, acquire only; gives what was there before
+ *	pld_give_dev64(p, v)		add, release only, no answer
  *	pld_count_dev64(p, v)		add, no order, no answer: statistics
  *	pld_load_relaxed_sys16(p)	the status of a completion
  *	pld_confirm_sys(p)		what the writer of the status at p wrote before it is seen after this

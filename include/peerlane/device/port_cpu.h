@@ -76,6 +76,16 @@ PLD_FN uint64_t pld_cas_dev64(uint64_t *p, uint64_t expected, uint64_t v)
 	return expected;
 }
 
+PLD_FN uint64_t pld_take_dev64(uint64_t *p, uint64_t v)
+{
+	return __atomic_fetch_add(p, v, __ATOMIC_ACQUIRE);
+}
+
+PLD_FN void pld_give_dev64(uint64_t *p, uint64_t v)
+{
+	__atomic_fetch_add(p, v, __ATOMIC_RELEASE);
+}
+
 PLD_FN void pld_count_dev64(uint64_t *p, uint64_t v)
 {
 	__atomic_fetch_add(p, v, __ATOMIC_RELAXED);

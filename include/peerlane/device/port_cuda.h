@@ -80,6 +80,22 @@ PLD_FN uint64_t pld_cas_dev64(uint64_t *p, uint64_t expected, uint64_t v)
 	return was;
 }
 
+PLD_FN uint64_t pld_take_dev64(uint64_t *p, uint64_t v)
+{
+	uint64_t was;
+
+	asm volatile("atom.acquire.gpu.add.u64 %0, [%1], %2;"
+		     : "=l"(was)
+		     : "l"(p), "l"(v)
+		     : "memory");
+	return was;
+}
+
+PLD_FN void pld_give_dev64(uint64_t *p, uint64_t v)
+{
+	asm volatile("red.release.gpu.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
 PLD_FN void pld_count_dev64(uint64_t *p, uint64_t v)
 {
 	asm volatile("red.relaxed.gpu.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
