@@ -185,7 +185,7 @@ static int compare(struct pl_gpu_work *w, const struct plk_array *k)
 
 static int run_bfs(struct pl_gpu_work *w, struct plk_array *k, double *seconds)
 {
-	uint64_t edges;
+	uint64_t edges = 0;
 	int err = begin(w, k);
 
 	if (!err)
