@@ -26,8 +26,10 @@ PLD_FN void sum_kernel(const struct sum_args *k, uint32_t warp)
 	if (warp >= k->nr_warps)
 		return;
 	err = pld_array_open(&a, &k->cache, warp, k->lanes);
-	if (err)
+	if (err) {
 		pld_store_relaxed_dev64(k->error, (uint64_t)-err);
+		return;
+	}
 	/* All lanes call, also those that have nothing left; after an error they leave together. */
 	for (uint64_t i = warp * width; !err && i < k->nr; i += k->nr_warps * width) {
 		const uint64_t mine = i + pld_lane();

@@ -185,8 +185,9 @@ struct plk_read {
 	struct plk_counts *counts;
 	char *memory;	    /* of the GPU: two pieces for each lane */
 	const char *direct; /* the host memory of all blocks, or NULL: read through the queues */
-	uint64_t nr_ios;    /* of a size, that the space has */
-	uint64_t per_lane;  /* I/O */
+	const struct pld_dma *dma; /* of the memory; NULL where data go by way of the host */
+	uint64_t nr_ios;	   /* of a size, that the space has */
+	uint64_t per_lane;	   /* I/O */
 	uint64_t seed;
 	uint64_t timeout_ns;
 	uint32_t nr_warps, nr_queues;
@@ -315,7 +316,7 @@ PLD_FN void plk_read(const struct plk_read *k, uint32_t warp)
 	a.nr_blocks = k->bytes / k->block_bytes;
 	a.bytes = k->bytes;
 	a.memory = k->memory + 2 * j.me * k->bytes;
-	a.dma = 0;
+	a.dma = k->dma;
 	a.token = -1;
 	b = a;
 	b.memory += k->bytes;
