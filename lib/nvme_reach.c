@@ -311,28 +311,35 @@ static void unlink_from_ctrl(struct pl_nvme_ref *ref)
 
 static void drop(struct pl_nvme_ref *ref)
 {
-	unlink_from_buf(ref);
-	unlink_from_ctrl(ref);
 	unmap(ref);
 	free(ref);
 }
 
 void pl_nvme_reach_forget(struct pl_buffer *buf)
 {
+	struct pl_nvme_ref *ref;
+
 	if (!buf->nvme || buf->nvme->shared->pid != getpid())
 		return;
 	pthread_mutex_lock(&pl_nvme_table_lock);
-	while (buf->nvme)
-		drop(buf->nvme);
+	while ((ref = buf->nvme)) {
+		buf->nvme = ref->next_of_buf;
+		unlink_from_ctrl(ref);
+		drop(ref);
+	}
 	pthread_mutex_unlock(&pl_nvme_table_lock);
 }
 
 void pl_nvme_reach_end(struct pl_nvme_shared *s)
 {
+	struct pl_nvme_ref *ref;
 	struct pl_nvme_route *r;
 
-	while (s->refs)
-		drop(s->refs);
+	while ((ref = s->refs)) {
+		s->refs = ref->next_of_ctrl;
+		unlink_from_buf(ref);
+		drop(ref);
+	}
 	while ((r = s->routes)) {
 		s->routes = r->next;
 		free(r);

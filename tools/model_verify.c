@@ -70,13 +70,14 @@ static int verify_part(struct verify *v, int fd, const struct peerlane_model_par
 	struct peerlane_tensor t = pl_model_use_tensor(&v->use, p->tensor);
 
 	for (uint64_t at = 0, n; at < t.bytes; at += n) {
+		const uint64_t from = t.offset + at;
 		int err;
 
 		n = t.bytes - at < PIECE ? t.bytes - at : PIECE;
-		err = read_plain(fd, v->from_file, n, t.offset + at);
+		err = read_plain(fd, v->from_file, n, from);
 		if (err) {
 			pl_message_error("reading the file at byte %llu: %s",
-					 (unsigned long long)(t.offset + at), strerror(-err));
+					 (unsigned long long)from, strerror(-err));
 			return err;
 		}
 		err = peerlane_gpu_copy(v->use.session.ctx, v->from_memory, (char *)p->addr + at,
@@ -127,28 +128,42 @@ static int verify_file(struct verify *v, const struct verify_args *args, unsigne
 	return err;
 }
 
+static int verify_all(struct verify *v, const struct verify_args *args, const char *path)
+{
+	int err = 0;
+
+	if (!v->from_file || !v->from_memory) {
+		pl_message_error("no memory");
+		return 1;
+	}
+	if (pl_model_use_open(&v->use, &args->gpu, path))
+		return 1;
+	pl_progress_start(&v->progress, "verify", v->use.info.bytes);
+	for (unsigned int i = 0; i < v->use.info.nr_files && !err; i++)
+		err = verify_file(v, args, i);
+	pl_progress_clear();
+	if (!err)
+		printf("%zu tensors, %s: as in the file%s, bit for bit\n", v->use.info.nr_tensors,
+		       pl_human_size(v->done).text, v->use.info.nr_files == 1 ? "" : "s");
+	pl_model_use_close(&v->use);
+	return pl_stop_exit(err);
+}
+
 static int run(const struct pl_command *self, int argc, char **argv)
 {
 	struct verify_args args = { 0 };
-	PL_AUTO_FREE char *from_file = malloc(PIECE);
-	PL_AUTO_FREE char *from_memory = malloc(PIECE);
-	struct verify v = { .from_file = from_file, .from_memory = from_memory };
-	int err = 0, status, first = pl_option_parse(self, argc, argv, &args, &status);
+	struct verify v = { 0 };
+	int status, first = pl_option_parse(self, argc, argv, &args, &status);
 
 	if (first < 0)
 		return status;
 	pl_stop_catch();
-	if (!from_file || !from_memory || pl_model_use_open(&v.use, &args.gpu, argv[first]))
-		return 1;
-	pl_progress_start(&v.progress, "verify", v.use.info.bytes);
-	for (unsigned int i = 0; i < v.use.info.nr_files && !err; i++)
-		err = verify_file(&v, &args, i);
-	pl_progress_clear();
-	if (!err)
-		printf("%zu tensors, %s: as in the file%s, bit for bit\n", v.use.info.nr_tensors,
-		       pl_human_size(v.done).text, v.use.info.nr_files == 1 ? "" : "s");
-	pl_model_use_close(&v.use);
-	return pl_stop_exit(err);
+	v.from_file = malloc(PIECE);
+	v.from_memory = malloc(PIECE);
+	status = verify_all(&v, &args, argv[first]);
+	free(v.from_file);
+	free(v.from_memory);
+	return status;
 }
 
 const struct pl_command pl_command_model_verify = {

@@ -62,16 +62,18 @@ PLD_FN uint64_t pld_prp2_(const struct pld_dma *dma, uint32_t bytes, uint32_t pa
 }
 
 /*
- * Begin the I/O of the lanes that want it. Returns 0, or -EAGAIN: the port had no slot for this lane's; wait
- * for others first. All lanes of the port call, also for the next one.
+ * Begin the I/O of the lanes that want it. Returns 0; -EAGAIN: the port had no slot for this lane's, wait for
+ * others first; or -EFAULT: its memory needs addresses, and has none. All lanes of the port call, also for
+ * the next one.
  */
 PLD_FN int pld_io_start(struct pld_port *port, int want, struct pld_io *io)
 {
 	struct pld_queue *q = port->queue;
 	const struct pld_dma *dma = io->dma;
+	const int able = want && (dma || q->bounce || !io->bytes);
 	struct pld_request rq;
 
-	io->token = pld_reserve(port, want);
+	io->token = pld_reserve(port, able);
 	rq.opcode = io->opcode;
 	rq.nsid = io->nsid;
 	rq.lba = io->lba;
@@ -85,12 +87,12 @@ PLD_FN int pld_io_start(struct pld_port *port, int want, struct pld_io *io)
 		if (io->token >= 0)
 			dma = &q->bounce_dma[port->first + (uint32_t)io->token];
 	}
-	if (io->token >= 0 && io->bytes) {
+	if (io->token >= 0 && io->bytes && dma) {
 		rq.prp1 = dma->first;
 		rq.prp2 = pld_prp2_(dma, io->bytes, q->page_bytes);
 	}
 	pld_send(port, io->token, &rq);
-	return io->token >= 0 ? 0 : -EAGAIN;
+	return io->token >= 0 ? 0 : want && !able ? -EFAULT : -EAGAIN;
 }
 
 /*
