@@ -167,8 +167,11 @@ CASE(one_too_long, "batch: one of three is too long", "0 0 3 3 complete 0 failed
 	unsigned int nr = 3, good = 0, bad = 0;
 
 	start(4);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++) {
 		io[i] = io_of(i == 1 ? 64 * MIB : 4096, 0);
+		/* They may run at once, and no two may write the same memory. */
+		io[i].u.batch.devPtr_offset = i == 1 ? 0 : (i + 1) * 65536;
+	}
 	say_status(cf.cuFileBatchIOSubmit(batch, 3, io, 0));
 	say_status(cf.cuFileBatchIOGetStatus(batch, 3, &nr, events, NULL));
 	for (unsigned int i = 0; i < nr && i < 3; i++) {
