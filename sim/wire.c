@@ -35,13 +35,14 @@ int pl_sn_wire_send(int sock, const void *message, size_t bytes, int fd)
 
 int pl_sn_wire_receive(int sock, void *message, size_t bytes, int *fd)
 {
-	char control[CMSG_SPACE(sizeof(int))];
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { .iov_base = message, .iov_len = bytes };
 	struct msghdr msg = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control,
-		.msg_controllen = sizeof(control),
+		/* Room for one descriptor and, without the padding, not for a second. */
+		.msg_controllen = CMSG_LEN(sizeof(int)),
 	};
 	ssize_t n;
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Controllers in threads and in other processes; clients that die; many controllers at once. */
 #include "server.h"
+#include "wire.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -375,6 +378,39 @@ static void nonsense(void **state)
 	assert_int_equal(pl_simnvme_connect(server_path, &none), -2);
 }
 
+/* A message may bring one descriptor; of two, none stays open here. */
+static void two_descriptors(void **state)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = { 0 };
+	char text[4] = "abc";
+	struct iovec iov = { .iov_base = text, .iov_len = sizeof(text) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+	int socks[2], pipes[2], fd;
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks), 0);
+	assert_int_equal(pipe(pipes), 0);
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(pipes));
+	/* Only the writing end, twice: once all of them are closed, the pipe ends. */
+	for (int i = 0; i < 2; i++)
+		memcpy(CMSG_DATA(cmsg) + i * sizeof(int), &pipes[1], sizeof(int));
+	assert_int_equal(sendmsg(socks[0], &msg, 0), sizeof(text));
+	close(pipes[1]);
+	assert_int_equal(pl_sn_wire_receive(socks[1], text, sizeof(text), &fd), -EPROTO);
+	assert_int_equal(fd, -1);
+	assert_int_equal(fcntl(pipes[0], F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(read(pipes[0], text, 1), 0);
+	close(pipes[0]);
+	close(socks[0]);
+	close(socks[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -382,6 +418,7 @@ int main(void)
 		cmocka_unit_test(many_controllers), cmocka_unit_test(other_process),
 		cmocka_unit_test(killed_client),    cmocka_unit_test(shared_by_processes),
 		cmocka_unit_test(granted),	    cmocka_unit_test(nonsense),
+		cmocka_unit_test(two_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, server_setup, server_teardown);
