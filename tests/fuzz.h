@@ -38,4 +38,11 @@ extern const struct fuzz fuzz_program;
 /* A random number of the seed. */
 uint64_t fuzz_rnd(void);
 
+/*
+ * Change a text a few times, up to @most: single bytes, digits, runs taken out, runs of @pieces put in. What stands
+ * before @first stays. @pieces has more than 8 letters, the text more than @first bytes. Returns its new length.
+ */
+size_t fuzz_change_text(uint8_t *text, size_t first, size_t len, size_t room, const char *pieces,
+			unsigned int most);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define NR_FILES 64
@@ -15,6 +16,50 @@ uint64_t fuzz_rnd(void)
 	state ^= state << 13;
 	state ^= state >> 7;
 	return state ^= state << 17;
+}
+
+static void change_digit(uint8_t *text, size_t at, size_t len)
+{
+	while (at < len && (text[at] < '0' || text[at] > '9'))
+		at++;
+	if (at < len)
+		text[at] = (uint8_t)('0' + fuzz_rnd() % 10);
+}
+
+size_t fuzz_change_text(uint8_t *text, size_t first, size_t len, size_t room, const char *pieces,
+			unsigned int most)
+{
+	const size_t nr = strlen(pieces);
+
+	for (uint64_t n = fuzz_rnd() % most; n; n--) {
+		size_t at = first + fuzz_rnd() % (len - first), run = 1 + fuzz_rnd() % 8;
+
+		switch (fuzz_rnd() % 5) {
+		case 0:
+			text[at] = (uint8_t)fuzz_rnd();
+			break;
+		case 1:
+			text[at] = (uint8_t)pieces[fuzz_rnd() % nr];
+			break;
+		case 2:
+			change_digit(text, at, len);
+			break;
+		case 3:
+			if (at + run < len) {
+				memmove(text + at, text + at + run, len - at - run);
+				len -= run;
+			}
+			break;
+		default:
+			if (len + run < room) {
+				memmove(text + at + run, text + at, len - at);
+				memcpy(text + at, pieces + fuzz_rnd() % (nr - 8), run);
+				len += run;
+			}
+			break;
+		}
+	}
+	return len;
 }
 
 static int write_files(const char *folder, uint8_t *data)

@@ -133,32 +133,7 @@ static size_t mutate(uint8_t *out, size_t room)
 	size_t len = strlen(from);
 
 	memcpy(out, from, len);
-	for (uint64_t n = fuzz_rnd() % 12; n; n--) {
-		size_t at = fuzz_rnd() % len, run = 1 + fuzz_rnd() % 8;
-
-		switch (fuzz_rnd() % 4) {
-		case 0:
-			out[at] = (uint8_t)fuzz_rnd();
-			break;
-		case 1:
-			out[at] = (uint8_t)pieces[fuzz_rnd() % (sizeof(pieces) - 1)];
-			break;
-		case 2:
-			if (at + run < len) {
-				memmove(out + at, out + at + run, len - at - run);
-				len -= run;
-			}
-			break;
-		default:
-			if (len + run < room) {
-				memmove(out + at + run, out + at, len - at);
-				memcpy(out + at, pieces + fuzz_rnd() % (sizeof(pieces) - 9), run);
-				len += run;
-			}
-			break;
-		}
-	}
-	return len;
+	return fuzz_change_text(out, 0, len, room, pieces, 12);
 }
 
 static void begin(void)

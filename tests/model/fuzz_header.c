@@ -2,9 +2,7 @@
 /*
  * Fuzzes the readers of headers and of index files. What is accepted must be sound: tensors one after the
  * other, sizes that fit, names once, shards inside their folder.
- *   fuzz_header [SEED [SECONDS [FOLDER]]]   random texts, made from good ones (the default lasts 3 s);
- *                                            with 0 seconds the good ones are written to FOLDER
- * Compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
  */
 #include "header.h"
 #include "index.h"
@@ -12,9 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "../fuzz.h"
 
 static void require(bool good)
 {
@@ -89,15 +86,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-static uint64_t state;
-
-static uint64_t rnd(void)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	return state ^= state << 17;
-}
-
 static const struct {
 	uint16_t data_bytes;
 	const char *text;
@@ -119,81 +107,26 @@ static size_t mutate(uint8_t *out, size_t room)
 {
 	static const char pieces[] =
 		"{}[]\",:-0918446744073709551615e.truenull\\u0000../\"shape\":[0,4]}}\\\"";
-	size_t which = rnd() % NR_SEEDS, len = strlen(seeds[which].text) + 2;
+	size_t which = fuzz_rnd() % NR_SEEDS, len = strlen(seeds[which].text) + 2;
 	uint16_t data_bytes =
-		(uint16_t)(rnd() % 8 ? seeds[which].data_bytes : (uint16_t)(rnd() % 32));
+		(uint16_t)(fuzz_rnd() % 8 ? seeds[which].data_bytes : (uint16_t)(fuzz_rnd() % 32));
 
 	memcpy(out, &data_bytes, 2);
 	memcpy(out + 2, seeds[which].text, len - 2);
-	for (uint64_t n = rnd() % 8; n; n--) {
-		size_t at = 2 + rnd() % (len - 2), run = 1 + rnd() % 8;
-
-		switch (rnd() % 5) {
-		case 0:
-			out[at] = (uint8_t)rnd();
-			break;
-		case 1:
-			out[at] = (uint8_t)pieces[rnd() % (sizeof(pieces) - 1)];
-			break;
-		case 2:
-			/* A digit for a digit keeps most of it well-formed. */
-			for (size_t i = at; i < len; i++) {
-				if (out[i] >= '0' && out[i] <= '9') {
-					out[i] = (uint8_t)('0' + rnd() % 10);
-					break;
-				}
-			}
-			break;
-		case 3:
-			if (at + run < len && len > 10) {
-				memmove(out + at, out + at + run, len - at - run);
-				len -= run;
-			}
-			break;
-		default:
-			if (len + run < room) {
-				memmove(out + at + run, out + at, len - at);
-				memcpy(out + at, pieces + rnd() % (sizeof(pieces) - 9), run);
-				len += run;
-			}
-			break;
-		}
-	}
-	return len;
+	return fuzz_change_text(out, 2, len, room, pieces, 8);
 }
 
-static int write_seeds(const char *folder)
+/* A reader that accepts nothing would have nothing to check. */
+static void end(void)
 {
-	for (size_t i = 0; i < NR_SEEDS; i++) {
-		char path[4096];
-		FILE *f;
-
-		snprintf(path, sizeof(path), "%s/seed-%zu", folder, i);
-		f = fopen(path, "w");
-		if (!f)
-			return 1;
-		fwrite(&seeds[i].data_bytes, 2, 1, f);
-		fputs(seeds[i].text, f);
-		if (fclose(f))
-			return 1;
-	}
-	return 0;
+	printf("%lu accepted\n", accepted);
+	require(accepted > 0);
 }
 
-int main(int argc, char **argv)
-{
-	time_t end = time(NULL) + (argc > 2 ? atoi(argv[2]) : 3);
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	unsigned long nr = 0;
-	uint8_t data[1024];
-
-	if (argc > 3)
-		return write_seeds(argv[3]);
-	state = seed * 0x9e3779b97f4a7c15ull + 1;
-	for (; time(NULL) < end || nr < 5000; nr++)
-		LLVMFuzzerTestOneInput(data, mutate(data, sizeof(data)));
-	printf("%lu texts, %lu accepted, seed %lu\n", nr, accepted, (unsigned long)seed);
-	/* A reader that accepts nothing would have nothing to check. */
-	return !accepted;
-}
+const struct fuzz fuzz_program = {
+	.room = 1024,
+	.least = 5000,
+	.make = mutate,
+	.end = end,
+};
 #endif
