@@ -122,16 +122,7 @@ static int check(struct array_args *a, const struct pl_gpu_bench *b)
 {
 	if (!a->cache)
 		a->cache = pl_gpu_run_on_gpu(&b->run) ? 1u << 30 : 256u << 10;
-	if (a->page & (a->page - 1)) {
-		pl_message_error("--page: %llu is not a power of two", (unsigned long long)a->page);
-		return -EINVAL;
-	}
-	if (a->cache / a->page < 8) {
-		pl_message_error("--cache: %llu bytes are less than 8 pages",
-				 (unsigned long long)a->cache);
-		return -EINVAL;
-	}
-	return 0;
+	return pl_gpu_cache_check(a->cache, a->page);
 }
 
 static int run(const struct pl_command *self, int argc, char **argv)

@@ -2,6 +2,8 @@
 /* An array over the blocks of a device, cached in memory of kernels. */
 #include "gpu_cache.h"
 
+#include "message.h"
+
 #include <peerlane/device_array.h>
 
 #include <errno.h>
@@ -29,6 +31,21 @@ static int set_up(struct pl_gpu_cache *c, struct peerlane_array_options *opt)
 	opt->frames = (void *)(((uintptr_t)c->memory + FRAME_ALIGNMENT - 1) &
 			       ~(uintptr_t)(FRAME_ALIGNMENT - 1));
 	return peerlane_array_init(&c->k.cache, opt);
+}
+
+int pl_gpu_cache_check(uint64_t cache_bytes, uint64_t page_bytes)
+{
+	if (page_bytes & (page_bytes - 1)) {
+		pl_message_error("--page: %llu is not a power of two",
+				 (unsigned long long)page_bytes);
+		return -EINVAL;
+	}
+	if (cache_bytes / page_bytes < 8) {
+		pl_message_error("--cache: %llu bytes are less than 8 pages",
+				 (unsigned long long)cache_bytes);
+		return -EINVAL;
+	}
+	return 0;
 }
 
 int pl_gpu_cache_init(struct pl_gpu_cache *c, struct pl_gpu_bench *b, const struct pl_gpu_row *row,

@@ -176,16 +176,7 @@ static int check(struct work_args *a, const struct pl_gpu_bench *b)
 				 (unsigned long long)a->bytes);
 		return -EINVAL;
 	}
-	if (a->page & (a->page - 1)) {
-		pl_message_error("--page: %llu is not a power of two", (unsigned long long)a->page);
-		return -EINVAL;
-	}
-	if (a->cache / a->page < 8) {
-		pl_message_error("--cache: %llu bytes are less than 8 pages",
-				 (unsigned long long)a->cache);
-		return -EINVAL;
-	}
-	return 0;
+	return pl_gpu_cache_check(a->cache, a->page);
 }
 
 static int measure(struct pl_gpu_bench *b, const struct work_args *a,
