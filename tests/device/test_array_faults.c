@@ -122,8 +122,8 @@ static void spread_main(unsigned int warp, void *arg)
 	note(b, pld_array_close(&a) != 0);
 }
 
-/* Lanes of many pages ring once: the controller, which sleeps before, sees one doorbell of the queue. */
-static void test_one_doorbell(void **state)
+/* Lanes that want the same page cost one command and one miss together. */
+static void test_one_command(void **state)
 {
 	struct plan plan = one_set(1, 16);
 	struct bed b;
@@ -509,7 +509,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reads_only_read),
-		cmocka_unit_test(test_one_doorbell),
+		cmocka_unit_test(test_one_command),
 		cmocka_unit_test(test_writes_what_changed),
 		cmocka_unit_test(test_read_error),
 		cmocka_unit_test(test_bad_page),
