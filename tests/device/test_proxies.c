@@ -383,9 +383,8 @@ static void test_same_id_twice(void **state)
 	}
 	pld_ring(pl_queues_sq_doorbell(dev->control.cpu, 0), 2);
 	for (int i = 0; i < 2; i++) {
-		while (!(pld_load_relaxed_sys16(&cq[i].status) & PL_NVME_CQE_PHASE))
+		while (!(__atomic_load_n(&cq[i].status, __ATOMIC_ACQUIRE) & PL_NVME_CQE_PHASE))
 			sched_yield();
-		pld_confirm_sys(&cq[i].status);
 		assert_int_equal(cq[i].cid, 3);
 		conflicts += (cq[i].status >> 1 & 0x7ff) == PL_NVME_SC_CID_CONFLICT;
 	}
@@ -419,7 +418,7 @@ static void test_full_cq(void **state)
 	pld_ring(cq_bell, 3);
 	wait_for(dev, 6);
 	assert_int_equal(TOTAL(dev, commands), 6);
-	while (!(pld_load_relaxed_sys16(&cq[3].status) & PL_NVME_CQE_PHASE))
+	while (!(__atomic_load_n(&cq[3].status, __ATOMIC_ACQUIRE) & PL_NVME_CQE_PHASE))
 		sched_yield();
 	/* A doorbell that no queue of this depth can have. */
 	pld_ring(sq_bell, 4);

@@ -188,37 +188,10 @@ PLD_SLOW void pld_poll_own_(struct pld_array *a)
 
 /* ------------------------------------------------------------------ waiting */
 
-/* A wait of a group: when to give up. */
-struct pld_patience {
-	uint64_t start;
-	uint32_t turns, nap;
-};
-
-PLD_FN void pld_wait_begin_(struct pld_patience *w)
-{
-	w->start = pld_clock_ns();
-	w->turns = 0;
-	w->nap = 32;
-}
-
 /* A little time goes by. Returns 0, or ECANCELED, ETIMEDOUT, or EBUSY for those that want a frame. */
 PLD_FN uint32_t pld_wait_on_(const struct pld_array *a, struct pld_patience *w)
 {
-	uint32_t over = 0;
-
-	if (pld_leads(a->lanes) && !(++w->turns & 15)) {
-		const uint64_t ns = pld_clock_ns() - w->start;
-
-		over = pld_load_relaxed_sys32(a->port[0].queue->stop) ? ECANCELED
-		       : ns > a->cache->timeout_ns		      ? ETIMEDOUT
-		       : ns > a->cache->busy_ns			      ? EBUSY
-								      : 0;
-	}
-	over = pld_shfl32(a->lanes, over, pld_lowest32(a->lanes));
-	pld_nap(w->nap);
-	if (w->nap < 1024)
-		w->nap *= 2;
-	return over;
+	return pld_wait_turn_(&a->port[0], w, a->cache->timeout_ns, a->cache->busy_ns);
 }
 
 /* ------------------------------------------------------------------ pages */

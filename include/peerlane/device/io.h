@@ -21,26 +21,60 @@ struct pld_io {
 	int token;		   /* of the queue, while it is outstanding */
 };
 
+/* Sixteen bytes for each lane, as often as this, are under way at a time. */
+#define PLD_COPIES 8u
+
 /* Copy together, 16 bytes a lane at a time; all lanes name the same. Both sides are 16-aligned. */
 PLD_FN void pld_copy(uint32_t lanes, char *to, const char *from, uint32_t bytes)
 {
 	const uint32_t width = pld_count32(lanes) * 16;
-	struct pld_vec v[4];
+	struct pld_vec v[PLD_COPIES];
 
-	for (uint32_t at = pld_rank(lanes) * 16; at < bytes; at += 4 * width) {
-		for (uint32_t k = 0; k < 4; k++)
+	for (uint32_t at = pld_rank(lanes) * 16; at < bytes; at += PLD_COPIES * width) {
+		for (uint32_t k = 0; k < PLD_COPIES; k++)
 			if (at + k * width < bytes)
 				v[k] = pld_load16(from + at + k * width);
-		for (uint32_t k = 0; k < 4; k++)
+		for (uint32_t k = 0; k < PLD_COPIES; k++)
 			if (at + k * width < bytes)
 				pld_store16(to + at + k * width, v[k]);
 	}
 }
 
-/* Copy for each lane that wants it what it names, one after the other, all lanes together. */
-PLD_FN void pld_copy_each_(uint32_t lanes, int want, char *to, const char *from, uint32_t bytes)
+/* Copies of one round of the lanes each, for some of those that want one; which are left. */
+PLD_FN uint32_t pld_copy_short_(uint32_t lanes, uint32_t left, char *to, const char *from,
+				uint32_t bytes)
 {
-	for (uint32_t left = pld_ballot(lanes, want); left; left &= left - 1) {
+	const uint32_t at = pld_rank(lanes) * 16;
+	struct pld_vec v[PLD_COPIES];
+	char *dest[PLD_COPIES];
+
+	for (uint32_t k = 0; k < PLD_COPIES; k++) {
+		const uint32_t who = pld_lowest32(left ? left : lanes);
+		const char *src = (const char *)(uintptr_t)pld_shfl64(lanes, (uintptr_t)from, who);
+		const int mine = at < pld_shfl32(lanes, bytes, who) && left;
+
+		dest[k] = (char *)(uintptr_t)pld_shfl64(lanes, (uintptr_t)to, who);
+		if (mine)
+			v[k] = pld_load16(src + at);
+		else
+			dest[k] = 0;
+		left &= left - 1;
+	}
+	for (uint32_t k = 0; k < PLD_COPIES; k++)
+		if (dest[k])
+			pld_store16(dest[k] + at, v[k]);
+	return left;
+}
+
+/* Copy for each lane that wants it what it names, all lanes together, in turn. */
+PLD_SLOW void pld_copy_each_(uint32_t lanes, int want, char *to, const char *from, uint32_t bytes)
+{
+	uint32_t left = pld_ballot(lanes, want);
+	const int longer = pld_ballot(lanes, want && bytes > pld_count32(lanes) * 16) != 0;
+
+	while (left && !longer)
+		left = pld_copy_short_(lanes, left, to, from, bytes);
+	for (; left; left &= left - 1) {
 		const uint32_t who = pld_lowest32(left);
 
 		pld_copy(lanes, (char *)(uintptr_t)pld_shfl64(lanes, (uintptr_t)to, who),

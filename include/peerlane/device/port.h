@@ -18,11 +18,14 @@
  *	pld_store_{relaxed,release}_{dev,sys}(p, v)
  *	pld_exchange_dev32(p, v), pld_cas_dev64(p, old, new), pld_add_dev{32,64}(p, v), pld_or_dev32(p, v),
  *	pld_and_dev32(p, v)		acquire and release; give what was there before
+ *	pld_lock_dev32(p)		put 1, acquire only; gives what was there before
  *	pld_take_dev64(p, v)		add, acquire only; gives what was there before
  *	pld_give_dev64(p, v)		add, release only, no answer
  *	pld_count_dev64(p, v)		add, no order, no answer: statistics
- *	pld_load_relaxed_sys16(p)	the status of a completion
- *	pld_confirm_sys(p)		what the writer of the status at p wrote before it is seen after this
+ *	pld_cas_relaxed_dev64(p, old, new)	the same without an order
+ *	pld_load_fresh_sys(p, bit, was, v)	sixteen bytes, 16-aligned, of which the last two are written
+ *					last: loads them, unless that bit of these is still as it was. What
+ *					their writer wrote before is seen after this. Returns whether
  *	pld_ring(p, v)			a doorbell: what this thread wrote or saw before is seen before it
  *	pld_store16(p, v)		sixteen bytes, 16-aligned (struct pld_vec)
  *	pld_load16(p)			likewise, past caches that may hold older data

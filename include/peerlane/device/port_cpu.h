@@ -39,7 +39,6 @@ PLD_FN uint32_t pld_lane(void)
 
 PLD_LOAD_(relaxed_dev32, uint32_t, __ATOMIC_RELAXED)
 PLD_LOAD_(relaxed_dev64, uint64_t, __ATOMIC_RELAXED)
-PLD_LOAD_(relaxed_sys16, uint16_t, __ATOMIC_RELAXED)
 PLD_LOAD_(relaxed_sys32, uint32_t, __ATOMIC_RELAXED)
 PLD_LOAD_(relaxed_sys64, uint64_t, __ATOMIC_RELAXED)
 PLD_LOAD_(acquire_dev32, uint32_t, __ATOMIC_ACQUIRE)
@@ -76,6 +75,17 @@ PLD_FN uint64_t pld_cas_dev64(uint64_t *p, uint64_t expected, uint64_t v)
 	return expected;
 }
 
+PLD_FN uint64_t pld_cas_relaxed_dev64(uint64_t *p, uint64_t expected, uint64_t v)
+{
+	__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return expected;
+}
+
+PLD_FN uint32_t pld_lock_dev32(uint32_t *p)
+{
+	return __atomic_exchange_n(p, 1, __ATOMIC_ACQUIRE);
+}
+
 PLD_FN uint64_t pld_take_dev64(uint64_t *p, uint64_t v)
 {
 	return __atomic_fetch_add(p, v, __ATOMIC_ACQUIRE);
@@ -91,9 +101,14 @@ PLD_FN void pld_count_dev64(uint64_t *p, uint64_t v)
 	__atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
 
-PLD_FN void pld_confirm_sys(const uint16_t *p)
+PLD_FN int pld_load_fresh_sys(const void *p, uint32_t bit, uint32_t was, struct pld_vec *v)
 {
-	(void)__atomic_load_n(p, __ATOMIC_ACQUIRE);
+	const uint16_t last = __atomic_load_n((const uint16_t *)p + 7, __ATOMIC_ACQUIRE);
+
+	if ((last & bit) == was)
+		return 0;
+	memcpy(v, p, sizeof(*v));
+	return 1;
 }
 
 PLD_FN void pld_ring(uint32_t *p, uint32_t v)

@@ -15,46 +15,48 @@ PLD_FN uint32_t pld_lane(void)
 	return lane;
 }
 
+/* All memory that is named here is global: accesses that say so are shorter. */
+#define PLD_AT_(p) "l"(__cvta_generic_to_global(p))
+
 #define PLD_LOAD_(name, type, op, letter)                                                          \
 	PLD_FN type pld_load_##name(const type *p)                                                 \
 	{                                                                                          \
 		type v;                                                                            \
                                                                                                    \
-		asm volatile("ld." op " %0, [%1];" : "=" letter(v) : "l"(p) : "memory");           \
+		asm volatile("ld." op " %0, [%1];" : "=" letter(v) : PLD_AT_(p) : "memory");       \
 		return v;                                                                          \
 	}
 
 #define PLD_STORE_(name, type, op, letter)                                                         \
 	PLD_FN void pld_store_##name(type *p, type v)                                              \
 	{                                                                                          \
-		asm volatile("st." op " [%0], %1;" ::"l"(p), letter(v) : "memory");                \
+		asm volatile("st." op " [%0], %1;" ::PLD_AT_(p), letter(v) : "memory");            \
 	}
 
-PLD_LOAD_(relaxed_dev32, uint32_t, "relaxed.gpu.u32", "r")
-PLD_LOAD_(relaxed_dev64, uint64_t, "relaxed.gpu.u64", "l")
-PLD_LOAD_(relaxed_sys16, uint16_t, "relaxed.sys.u16", "h")
-PLD_LOAD_(relaxed_sys32, uint32_t, "relaxed.sys.u32", "r")
-PLD_LOAD_(relaxed_sys64, uint64_t, "relaxed.sys.u64", "l")
-PLD_LOAD_(acquire_dev32, uint32_t, "acquire.gpu.u32", "r")
-PLD_LOAD_(acquire_dev64, uint64_t, "acquire.gpu.u64", "l")
-PLD_LOAD_(acquire_sys32, uint32_t, "acquire.sys.u32", "r")
-PLD_LOAD_(acquire_sys64, uint64_t, "acquire.sys.u64", "l")
-PLD_STORE_(relaxed_dev32, uint32_t, "relaxed.gpu.u32", "r")
-PLD_STORE_(relaxed_dev64, uint64_t, "relaxed.gpu.u64", "l")
-PLD_STORE_(relaxed_sys32, uint32_t, "relaxed.sys.u32", "r")
-PLD_STORE_(release_dev32, uint32_t, "release.gpu.u32", "r")
-PLD_STORE_(release_dev64, uint64_t, "release.gpu.u64", "l")
-PLD_STORE_(release_sys32, uint32_t, "release.sys.u32", "r")
-PLD_STORE_(release_sys64, uint64_t, "release.sys.u64", "l")
+PLD_LOAD_(relaxed_dev32, uint32_t, "relaxed.gpu.global.u32", "r")
+PLD_LOAD_(relaxed_dev64, uint64_t, "relaxed.gpu.global.u64", "l")
+PLD_LOAD_(relaxed_sys32, uint32_t, "relaxed.sys.global.u32", "r")
+PLD_LOAD_(relaxed_sys64, uint64_t, "relaxed.sys.global.u64", "l")
+PLD_LOAD_(acquire_dev32, uint32_t, "acquire.gpu.global.u32", "r")
+PLD_LOAD_(acquire_dev64, uint64_t, "acquire.gpu.global.u64", "l")
+PLD_LOAD_(acquire_sys32, uint32_t, "acquire.sys.global.u32", "r")
+PLD_LOAD_(acquire_sys64, uint64_t, "acquire.sys.global.u64", "l")
+PLD_STORE_(relaxed_dev32, uint32_t, "relaxed.gpu.global.u32", "r")
+PLD_STORE_(relaxed_dev64, uint64_t, "relaxed.gpu.global.u64", "l")
+PLD_STORE_(relaxed_sys32, uint32_t, "relaxed.sys.global.u32", "r")
+PLD_STORE_(release_dev32, uint32_t, "release.gpu.global.u32", "r")
+PLD_STORE_(release_dev64, uint64_t, "release.gpu.global.u64", "l")
+PLD_STORE_(release_sys32, uint32_t, "release.sys.global.u32", "r")
+PLD_STORE_(release_sys64, uint64_t, "release.sys.global.u64", "l")
 
 #define PLD_ATOM_(name, type, op, letter)                                                          \
 	PLD_FN type pld_##name(type *p, type v)                                                    \
 	{                                                                                          \
 		type was;                                                                          \
                                                                                                    \
-		asm volatile("atom.acq_rel.gpu." op " %0, [%1], %2;"                               \
+		asm volatile("atom.acq_rel.gpu.global." op " %0, [%1], %2;"                        \
 			     : "=" letter(was)                                                     \
-			     : "l"(p), letter(v)                                                   \
+			     : PLD_AT_(p), letter(v)                                               \
 			     : "memory");                                                          \
 		return was;                                                                        \
 	}
@@ -73,9 +75,31 @@ PLD_FN uint64_t pld_cas_dev64(uint64_t *p, uint64_t expected, uint64_t v)
 {
 	uint64_t was;
 
-	asm volatile("atom.acq_rel.gpu.cas.b64 %0, [%1], %2, %3;"
+	asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3;"
 		     : "=l"(was)
-		     : "l"(p), "l"(expected), "l"(v)
+		     : PLD_AT_(p), "l"(expected), "l"(v)
+		     : "memory");
+	return was;
+}
+
+PLD_FN uint64_t pld_cas_relaxed_dev64(uint64_t *p, uint64_t expected, uint64_t v)
+{
+	uint64_t was;
+
+	asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
+		     : "=l"(was)
+		     : PLD_AT_(p), "l"(expected), "l"(v)
+		     : "memory");
+	return was;
+}
+
+PLD_FN uint32_t pld_lock_dev32(uint32_t *p)
+{
+	uint32_t was;
+
+	asm volatile("atom.acquire.gpu.global.exch.b32 %0, [%1], 1;"
+		     : "=r"(was)
+		     : PLD_AT_(p)
 		     : "memory");
 	return was;
 }
@@ -84,44 +108,27 @@ PLD_FN uint64_t pld_take_dev64(uint64_t *p, uint64_t v)
 {
 	uint64_t was;
 
-	asm volatile("atom.acquire.gpu.add.u64 %0, [%1], %2;"
+	asm volatile("atom.acquire.gpu.global.add.u64 %0, [%1], %2;"
 		     : "=l"(was)
-		     : "l"(p), "l"(v)
+		     : PLD_AT_(p), "l"(v)
 		     : "memory");
 	return was;
 }
 
 PLD_FN void pld_give_dev64(uint64_t *p, uint64_t v)
 {
-	asm volatile("red.release.gpu.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+	asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::PLD_AT_(p), "l"(v) : "memory");
 }
 
 PLD_FN void pld_count_dev64(uint64_t *p, uint64_t v)
 {
-	asm volatile("red.relaxed.gpu.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
-}
-
-PLD_FN void pld_confirm_sys(const uint16_t *p)
-{
-	(void)p;
-	asm volatile("fence.acq_rel.sys;" ::: "memory");
-}
-
-/* The store is of the kind that the registers of a device need, where the compiler has it. */
-PLD_FN void pld_ring(uint32_t *p, uint32_t v)
-{
-	asm volatile("fence.acq_rel.sys;" ::: "memory");
-#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 3)
-	asm volatile("st.mmio.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-#else
-	asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-#endif
+	asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::PLD_AT_(p), "l"(v) : "memory");
 }
 
 PLD_FN void pld_store16(void *p, struct pld_vec v)
 {
-	asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.w[0]), "r"(v.w[1]),
-		     "r"(v.w[2]), "r"(v.w[3])
+	asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::PLD_AT_(p), "r"(v.w[0]),
+		     "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
 		     : "memory");
 }
 
@@ -131,9 +138,48 @@ PLD_FN struct pld_vec pld_load16(const void *p)
 
 	asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
 		     : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-		     : "l"(p)
+		     : PLD_AT_(p)
 		     : "memory");
 	return v;
+}
+
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 4)
+PLD_FN int pld_load_fresh_sys(const void *p, uint32_t bit, uint32_t was, struct pld_vec *v)
+{
+	uint64_t low, high;
+
+	asm volatile("{\n\t.reg .b128 v;\n\tld.acquire.sys.global.b128 v, [%2];\n\tmov.b128 {%0, "
+		     "%1}, v;\n\t}"
+		     : "=l"(low), "=l"(high)
+		     : PLD_AT_(p)
+		     : "memory");
+	v->w[0] = (uint32_t)low;
+	v->w[1] = (uint32_t)(low >> 32);
+	v->w[2] = (uint32_t)high;
+	v->w[3] = (uint32_t)(high >> 32);
+	return (v->w[3] >> 16 & bit) != was;
+}
+#else
+PLD_FN int pld_load_fresh_sys(const void *p, uint32_t bit, uint32_t was, struct pld_vec *v)
+{
+	const uint32_t last = pld_load_acquire_sys32((const uint32_t *)p + 3);
+
+	if ((last >> 16 & bit) == was)
+		return 0;
+	*v = pld_load16(p);
+	return 1;
+}
+#endif
+
+/* The store is of the kind that the registers of a device need, where the compiler has it. */
+PLD_FN void pld_ring(uint32_t *p, uint32_t v)
+{
+	asm volatile("fence.acq_rel.sys;" ::: "memory");
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 3)
+	asm volatile("st.mmio.relaxed.sys.global.u32 [%0], %1;" ::PLD_AT_(p), "r"(v) : "memory");
+#else
+	asm volatile("st.volatile.global.u32 [%0], %1;" ::PLD_AT_(p), "r"(v) : "memory");
+#endif
 }
 
 PLD_FN void pld_sync(uint32_t lanes)

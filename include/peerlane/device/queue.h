@@ -26,6 +26,9 @@
 /* Most slots of a port. */
 #define PLD_MAX_SLOTS 64u
 
+/* That the host wants an end is seen after so long at the latest, by who waits. */
+#define PLD_LOOK_NS 50000000u
+
 /* Flags of struct pld_queue. */
 #define PLD_SQ_IN_HOST 0x1u /* the SQ is host memory */
 #define PLD_RESULT_PLACE                                                                           \
@@ -81,13 +84,28 @@ struct pld_queue {
 
 #define PLD_PENDING ((uint64_t)1 << 47)
 
-/* A group's share of a queue; the same in all its lanes. */
+/* A group's share of a queue; the same in all its lanes. What never changes of the queue is here again. */
 struct pld_port {
 	struct pld_queue *queue;
+	struct pl_nvme_sqe *sq;
+	struct pl_nvme_cqe *cq;
+	uint64_t *slots;
+	uint64_t *marks;
+	uint32_t mask; /* of places in the rings */
+	uint32_t log_depth;
+	uint32_t nr_slots; /* of the queue */
+	uint32_t slot_bits;
+	uint32_t nr_own;
 	uint32_t first; /* slot */
 	uint32_t lanes; /* the group */
-	uint64_t free;	/* slots that can be used */
-	uint64_t lost;	/* given up by their users, not by the controller */
+	uint32_t tail;	/* with one port these two are known here */
+	uint32_t head;
+	uint32_t use; /* the number in the ids of the next commands */
+	/* The controller hears of completions that were taken when so many have been: a power of two, so
+	 * that it never lacks room for those of the commands that are outstanding. */
+	uint32_t tell_step;
+	uint64_t free; /* slots that can be used */
+	uint64_t lost; /* given up by their users, not by the controller */
 };
 
 /* A command, as far as it is not always the same. */
@@ -109,15 +127,10 @@ struct pld_completion {
 
 /* ------------------------------------------------------------------ inside */
 
-PLD_FN uint32_t pld_mask_(const struct pld_queue *q)
-{
-	return q->depth - 1;
-}
-
 /* Entries from t on that were written and not rung: so many. */
-PLD_FN uint32_t pld_marked_(const struct pld_queue *q, uint32_t t)
+PLD_FN uint32_t pld_marked_(const struct pld_port *port, uint32_t t)
 {
-	const uint64_t mark = pld_load_acquire_dev64(&q->marks[t & pld_mask_(q)]);
+	const uint64_t mark = pld_load_acquire_dev64(&port->marks[t & port->mask]);
 
 	return (uint32_t)mark == t + 1 ? (uint32_t)(mark >> 32) : 0;
 }
@@ -126,78 +139,71 @@ PLD_FN uint32_t pld_marked_(const struct pld_queue *q, uint32_t t)
  * Ring for all entries that are written without a gap. Who finds somebody at it leaves: the exchange by
  * which that one ends comes after ours, sees our mark, and makes him look again.
  */
-PLD_FN void pld_ring_marked_(struct pld_queue *q)
+PLD_FN void pld_ring_marked_(struct pld_port *port)
 {
+	struct pld_queue *q = port->queue;
 	uint32_t from, to, nr;
 
 	do {
 		if (pld_exchange_dev32(&q->ringing, 1))
 			return;
 		from = to = pld_load_relaxed_dev32(&q->rung);
-		while ((nr = pld_marked_(q, to)))
+		while ((nr = pld_marked_(port, to)))
 			to += nr;
 		if (to != from) {
 			pld_store_relaxed_dev32(&q->rung, to);
-			pld_ring(q->sq_doorbell, to & pld_mask_(q));
+			pld_ring(q->sq_doorbell, to & port->mask);
 		}
 		pld_exchange_dev32(&q->ringing, 0);
-	} while (pld_marked_(q, to));
+	} while (pld_marked_(port, to));
 }
 
-/* Entries [first, first + nr) are written by lanes of the group: let the controller know. */
+/*
+ * Entries [first, first + nr) are written by lanes of the group: let the controller know. The doorbell
+ * orders, for all of the machine, also what others wrote before the marks that its ringer has seen.
+ */
 PLD_FN void pld_publish_(struct pld_port *port, uint32_t first, uint32_t nr)
 {
-	struct pld_queue *q = port->queue;
-	const uint64_t mark = (uint64_t)nr << 32 | (uint32_t)(first + 1);
-
 	pld_sync(port->lanes);
 	if (!pld_leads(port->lanes))
 		return;
-	if (!q->marks) {
-		pld_ring(q->sq_doorbell, (first + nr) & pld_mask_(q));
+	if (!port->marks) {
+		pld_ring(port->queue->sq_doorbell, (first + nr) & port->mask);
 		return;
 	}
-	if (q->flags & PLD_SQ_IN_HOST)
-		pld_store_release_sys64(&q->marks[first & pld_mask_(q)], mark);
-	else
-		pld_store_release_dev64(&q->marks[first & pld_mask_(q)], mark);
-	pld_ring_marked_(q);
+	pld_store_release_dev64(&port->marks[first & port->mask],
+				(uint64_t)nr << 32 | (uint32_t)(first + 1));
+	pld_ring_marked_(port);
 }
 
 /* Take nr entries of the SQ; the first one. */
 PLD_FN uint32_t pld_take_(struct pld_port *port, uint32_t nr)
 {
-	struct pld_queue *q = port->queue;
-	uint32_t first = 0;
+	uint32_t first = port->tail;
 
-	if (pld_leads(port->lanes)) {
-		if (q->marks) {
-			first = pld_add_dev32(&q->tail, nr);
-		} else {
-			first = q->tail;
-			q->tail = first + nr;
-		}
+	if (!port->marks) {
+		port->tail += nr;
+		if (pld_leads(port->lanes))
+			pld_store_relaxed_dev32(&port->queue->tail, port->tail);
+		return first;
 	}
+	if (pld_leads(port->lanes))
+		first = pld_add_dev32(&port->queue->tail, nr);
 	return pld_shfl32(port->lanes, first, pld_lowest32(port->lanes));
 }
 
 /* The id for the next use of a slot. */
-PLD_FN uint32_t pld_next_cid_(const struct pld_queue *q, uint32_t slot)
+PLD_FN uint32_t pld_next_cid_(const struct pld_port *port, uint32_t slot)
 {
-	const uint32_t step = 1u << q->slot_bits;
-	uint32_t cid = (uint32_t)(pld_load_relaxed_dev64(&q->slots[slot]) >> 48);
+	const uint32_t cid = (port->use << port->slot_bits | slot) & 0xffff;
 
-	/* The first time it is 0, which need not be of this slot. */
-	cid = ((cid & ~(step - 1)) + step + slot) & 0xffff;
-	if (cid == PL_NVME_CID_NONE)
-		cid = slot;
-	return cid;
+	return cid == PL_NVME_CID_NONE ? slot : cid;
 }
 
-PLD_FN void pld_write_sqe_(struct pld_queue *q, uint32_t entry, uint32_t cid,
+PLD_FN void pld_write_sqe_(const struct pld_port *port, uint32_t entry, uint32_t cid,
 			   const struct pld_request *rq)
 {
-	char *sqe = (char *)&q->sq[entry & pld_mask_(q)];
+	char *sqe = (char *)&port->sq[entry & port->mask];
 	struct pld_vec v[4] = {
 		{ { 0, 0, 0, 0 } }, { { 0, 0, 0, 0 } }, { { 0, 0, 0, 0 } }, { { 0, 0, 0, 0 } }
 	};
@@ -216,62 +222,83 @@ PLD_FN void pld_write_sqe_(struct pld_queue *q, uint32_t entry, uint32_t cid,
 }
 
 /* A completion that is there: hand it to its slot. */
-PLD_FN void pld_deliver_(struct pld_queue *q, const struct pl_nvme_cqe *cqe)
+PLD_FN void pld_deliver_(const struct pld_port *port, const struct pld_vec *v)
 {
-	const struct pld_vec v = pld_load16(cqe);
-	const uint32_t cid = v.w[3] & 0xffff, slot = cid & ((1u << q->slot_bits) - 1);
+	struct pld_queue *q = port->queue;
+	const uint32_t cid = v->w[3] & 0xffff, slot = cid & ((1u << port->slot_bits) - 1);
 	const uint64_t pending = (uint64_t)cid << 48 | PLD_PENDING;
-	const uint64_t done = (uint64_t)cid << 48 | (uint64_t)(v.w[3] >> 17) << 32 | v.w[0];
+	const uint64_t done = (uint64_t)cid << 48 | (uint64_t)(v->w[3] >> 17) << 32 | v->w[0];
+	uint64_t was = 0;
 
-	if (v.w[2] >> 16 == q->qid && slot < q->nr_ports * q->slots_per_port &&
-	    pld_cas_dev64(&q->slots[slot], pending, done) == pending)
-		return;
-	pld_count_dev64(&q->nr_bad, 1);
+	/* With one port it is for a lane of this group, which meets the others before it looks. */
+	if (v->w[2] >> 16 == q->qid && slot < port->nr_slots)
+		was = port->marks ? pld_cas_dev64(&port->slots[slot], pending, done)
+				  : pld_cas_relaxed_dev64(&port->slots[slot], pending, done);
+	if (was != pending)
+		pld_count_dev64(&q->nr_bad, 1);
+}
+
+/* Completions up to the port's head were taken; up to @was they were before. */
+PLD_FN void pld_tell_(struct pld_port *port, uint32_t was)
+{
+	pld_store_relaxed_dev32(&port->queue->head, port->head);
+	if ((was ^ port->head) & ~(port->tell_step - 1))
+		pld_ring(port->queue->cq_doorbell, port->head & port->mask);
+}
+
+/* Where the next completion will be, once this group alone takes them. Returns 0: another is at it. */
+PLD_FN int pld_begin_reap_(struct pld_port *port)
+{
+	struct pld_queue *q = port->queue;
+	uint64_t got = 0;
+
+	if (!port->marks)
+		return 1;
+	if (pld_leads(port->lanes) && !pld_load_relaxed_dev32(&q->reaping) &&
+	    !pld_lock_dev32(&q->reaping))
+		got = (uint64_t)1 << 32 | pld_load_relaxed_dev32(&q->head);
+	got = pld_shfl64(port->lanes, got, pld_lowest32(port->lanes));
+	port->head = (uint32_t)got;
+	return got != 0;
 }
 
 /*
  * Take what completions are there, one for each lane at most. Returns how many; 0 also when another group
  * is at it.
  */
-PLD_FN uint32_t pld_reap_(struct pld_queue *q, uint32_t lanes)
+PLD_FN uint32_t pld_reap_(struct pld_port *port)
 {
-	const uint32_t rank = pld_rank(lanes), width = pld_count32(lanes);
-	const struct pl_nvme_cqe *cqe;
-	uint64_t got = 0;
-	uint32_t head, stale, run;
+	const uint32_t lanes = port->lanes, rank = pld_rank(lanes);
+	struct pld_vec v;
+	uint32_t at, stale, run;
 	int fresh;
 
-	if (pld_leads(lanes) && (!q->marks || !pld_exchange_dev32(&q->reaping, 1)))
-		got = (uint64_t)1 << 32 | pld_load_relaxed_dev32(&q->head);
-	got = pld_shfl64(lanes, got, pld_lowest32(lanes));
-	if (!got)
+	if (!pld_begin_reap_(port))
 		return 0;
-	head = (uint32_t)got;
-	cqe = &q->cq[(head + rank) & pld_mask_(q)];
+	at = port->head + rank;
 	/* The first time round the phase is 1. A lane that would see an entry twice sees none. */
-	fresh = rank < q->depth && (pld_load_relaxed_sys16(&cqe->status) & PL_NVME_CQE_PHASE) !=
-					   ((head + rank) >> q->log_depth & 1);
+	fresh = rank <= port->mask &&
+		pld_load_fresh_sys(&port->cq[at & port->mask], PL_NVME_CQE_PHASE,
+				   at >> port->log_depth & 1, &v);
 	stale = lanes & ~pld_ballot(lanes, fresh);
-	run = stale ? pld_count32(lanes & ((1u << pld_lowest32(stale)) - 1)) : width;
-	if (rank < run) {
-		pld_confirm_sys(&cqe->status);
-		pld_deliver_(q, cqe);
-	}
-	pld_sync(lanes);
+	run = stale ? pld_count32(lanes & ((1u << pld_lowest32(stale)) - 1)) : pld_count32(lanes);
+	if (rank < run)
+		pld_deliver_(port, &v);
+	if (run)
+		pld_sync(lanes);
+	port->head += run;
 	if (pld_leads(lanes)) {
-		if (run) {
-			pld_store_relaxed_dev32(&q->head, head + run);
-			pld_ring(q->cq_doorbell, (head + run) & pld_mask_(q));
-		}
-		if (q->marks)
-			pld_exchange_dev32(&q->reaping, 0);
+		if (run)
+			pld_tell_(port, port->head - run);
+		if (port->marks)
+			pld_store_release_dev32(&port->queue->reaping, 0);
 	}
 	return run;
 }
 
-PLD_FN int pld_is_pending_(const struct pld_queue *q, uint32_t slot)
+PLD_FN int pld_is_pending_(const struct pld_port *port, uint32_t slot)
 {
-	return (pld_load_acquire_dev64(&q->slots[slot]) & PLD_PENDING) != 0;
+	return (pld_load_acquire_dev64(&port->slots[slot]) & PLD_PENDING) != 0;
 }
 
 /* Those of some slots of the port that are outstanding. */
@@ -279,9 +306,8 @@ PLD_FN uint64_t pld_pending_of_(const struct pld_port *port, uint64_t slots)
 {
 	uint64_t mine = 0;
 
-	for (uint32_t i = pld_rank(port->lanes); i < port->queue->slots_per_port;
-	     i += pld_count32(port->lanes))
-		if (slots >> i & 1 && pld_is_pending_(port->queue, port->first + i))
+	for (uint32_t i = pld_rank(port->lanes); i < port->nr_own; i += pld_count32(port->lanes))
+		if (slots >> i & 1 && pld_is_pending_(port, port->first + i))
 			mine |= (uint64_t)1 << i;
 	return pld_or64(port->lanes, mine);
 }
@@ -293,10 +319,53 @@ PLD_FN void pld_reclaim_(struct pld_port *port)
 
 	if (!port->lost)
 		return;
-	pld_reap_(port->queue, port->lanes);
+	pld_reap_(port);
 	still = pld_pending_of_(port, port->lost);
 	port->free |= port->lost & ~still;
 	port->lost = still;
+}
+
+/* ------------------------------------------------------------------ waiting */
+
+/* A wait of a group: when to look what, and when to give up. */
+struct pld_patience {
+	uint64_t start;
+	uint64_t look_ns; /* after so long at the stop word */
+	uint32_t turns, nap;
+};
+
+PLD_FN void pld_wait_begin_(struct pld_patience *w)
+{
+	w->start = pld_clock_ns();
+	w->look_ns = 1000000;
+	w->turns = 0;
+	w->nap = 32;
+}
+
+/*
+ * A little time goes by. Returns 0, ECANCELED, ETIMEDOUT, or EBUSY after @busy_ns. The stop word is one for all, in host
+ * memory, and a GPU reads a line of that for one group after the other: who waits long looks seldom.
+ */
+PLD_FN uint32_t pld_wait_turn_(const struct pld_port *port, struct pld_patience *w,
+			       uint64_t timeout_ns, uint64_t busy_ns)
+{
+	uint32_t over = 0;
+
+	if (pld_leads(port->lanes) && !(++w->turns & 15)) {
+		const uint64_t ns = pld_clock_ns() - w->start;
+
+		over = ns > timeout_ns ? ETIMEDOUT : ns > busy_ns ? EBUSY : 0;
+		if (ns > w->look_ns) {
+			w->look_ns = ns + (ns < PLD_LOOK_NS ? ns : PLD_LOOK_NS);
+			if (pld_load_relaxed_sys32(port->queue->stop))
+				over = ECANCELED;
+		}
+	}
+	over = pld_shfl32(port->lanes, over, pld_lowest32(port->lanes));
+	pld_nap(w->nap);
+	if (w->nap < 1024)
+		w->nap *= 2;
+	return over;
 }
 
 /* ------------------------------------------------------------------ for everybody */
@@ -313,8 +382,22 @@ PLD_FN void pld_port_open(struct pld_port *port, struct pld_queue *q, uint32_t i
 						    : ~(uint64_t)0;
 
 	port->queue = q;
+	port->sq = q->sq;
+	port->cq = q->cq;
+	port->slots = q->slots;
+	port->marks = q->marks;
+	port->mask = q->depth - 1;
+	port->log_depth = q->log_depth;
+	port->nr_slots = q->nr_ports * q->slots_per_port;
+	port->slot_bits = q->slot_bits;
+	port->nr_own = q->slots_per_port;
 	port->first = index * q->slots_per_port;
 	port->lanes = lanes;
+	port->tail = port->use = pld_load_relaxed_dev32(&q->tail);
+	port->head = pld_load_relaxed_dev32(&q->head);
+	port->tell_step = 1;
+	while (port->tell_step * 2 <= q->depth - port->nr_slots)
+		port->tell_step *= 2;
 	port->lost = 0;
 	port->free = all;
 	port->lost = pld_pending_of_(port, all);
@@ -345,7 +428,6 @@ PLD_FN int pld_reserve(struct pld_port *port, int want)
 /* Send the commands of the lanes that have a token, with one doorbell. The requests must be good. */
 PLD_FN void pld_send(struct pld_port *port, int token, const struct pld_request *rq)
 {
-	struct pld_queue *q = port->queue;
 	const uint32_t sending = pld_ballot(port->lanes, token >= 0), nr = pld_count32(sending);
 	uint32_t first, slot, cid;
 
@@ -354,10 +436,11 @@ PLD_FN void pld_send(struct pld_port *port, int token, const struct pld_request 
 	first = pld_take_(port, nr);
 	if (token >= 0) {
 		slot = port->first + (uint32_t)token;
-		cid = pld_next_cid_(q, slot);
-		pld_store_relaxed_dev64(&q->slots[slot], (uint64_t)cid << 48 | PLD_PENDING);
-		pld_write_sqe_(q, first + pld_rank(sending), cid, rq);
+		cid = pld_next_cid_(port, slot);
+		pld_store_relaxed_dev64(&port->slots[slot], (uint64_t)cid << 48 | PLD_PENDING);
+		pld_write_sqe_(port, first + pld_rank(sending), cid, rq);
 	}
+	port->use++;
 	pld_publish_(port, first, nr);
 }
 
@@ -370,14 +453,20 @@ PLD_FN int pld_submit(struct pld_port *port, int want, const struct pld_request 
 	return token;
 }
 
+/* What a token's slot holds; PLD_PENDING for none. */
+PLD_FN uint64_t pld_look_(const struct pld_port *port, int token)
+{
+	return token < 0 ? PLD_PENDING
+			 : pld_load_acquire_dev64(&port->slots[port->first + (uint32_t)token]);
+}
+
 /* Look once. Returns 1 if this lane's command has ended, and how; else 0. A token below 0 has not. */
 PLD_FN int pld_poll(struct pld_port *port, int token, struct pld_completion *out)
 {
-	uint64_t word = PLD_PENDING;
+	uint64_t word = pld_look_(port, token);
 
-	pld_reap_(port->queue, port->lanes);
-	if (token >= 0)
-		word = pld_load_acquire_dev64(&port->queue->slots[port->first + (uint32_t)token]);
+	if (pld_ballot(port->lanes, token >= 0 && word & PLD_PENDING) && pld_reap_(port))
+		word = pld_look_(port, token);
 	if (word & PLD_PENDING)
 		return 0;
 	out->status = (uint32_t)(word >> 32) & 0x7fff;
@@ -394,29 +483,21 @@ PLD_FN int pld_poll(struct pld_port *port, int token, struct pld_completion *out
 PLD_FN void pld_wait(struct pld_port *port, int token, uint64_t timeout_ns,
 		     struct pld_completion *out)
 {
-	const uint32_t leader = pld_lowest32(port->lanes);
-	const uint64_t start = pld_clock_ns();
-	uint32_t turns = 0, nap = 32, over;
+	struct pld_patience w;
 	int done = token < 0;
+	uint32_t over;
 
 	out->err = 0;
 	out->status = 0;
 	out->result = 0;
+	pld_wait_begin_(&w);
 	for (;;) {
 		done |= pld_poll(port, done ? -1 : token, out);
 		if (!pld_ballot(port->lanes, !done))
 			return;
-		over = 0;
-		if (pld_leads(port->lanes) && !(++turns & 15))
-			over = pld_load_relaxed_sys32(port->queue->stop) ? ECANCELED
-			       : pld_clock_ns() - start > timeout_ns	 ? ETIMEDOUT
-									 : 0;
-		over = pld_shfl32(port->lanes, over, leader);
+		over = pld_wait_turn_(port, &w, timeout_ns, ~(uint64_t)0);
 		if (over)
 			break;
-		pld_nap(nap);
-		if (nap < 1024)
-			nap *= 2;
 	}
 	if (!done)
 		out->err = -(int)over;
@@ -426,8 +507,7 @@ PLD_FN void pld_wait(struct pld_port *port, int token, uint64_t timeout_ns,
 PLD_FN void pld_free(struct pld_port *port, int token)
 {
 	const uint64_t bit = token < 0 ? 0 : (uint64_t)1 << token;
-	const int pending = token >= 0 &&
-			    pld_is_pending_(port->queue, port->first + (uint32_t)token);
+	const int pending = token >= 0 && pld_is_pending_(port, port->first + (uint32_t)token);
 
 	port->lost |= pld_or64(port->lanes, pending ? bit : 0);
 	port->free |= pld_or64(port->lanes, pending ? 0 : bit);
