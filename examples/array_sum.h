@@ -20,12 +20,13 @@ PLD_FN void sum_kernel(const struct sum_args *k, uint32_t warp)
 {
 	const uint64_t width = pld_count32(k->lanes);
 	struct pld_array a;
+	struct pld_group g;
 	uint64_t x, sum = 0;
 	int err;
 
 	if (warp >= k->nr_warps)
 		return;
-	err = pld_array_open(&a, &k->cache, warp, k->lanes);
+	err = pld_array_open(&a, &g, &k->cache, warp, k->lanes);
 	if (err) {
 		pld_store_relaxed_dev64(k->error, (uint64_t)-err);
 		return;

@@ -25,11 +25,11 @@ struct plk_array {
 	/* Of the scan: keys from 0 on, values behind them. */
 	uint64_t nr_rows, values_at;
 	uint32_t low, high; /* keys that count: low <= key < high */
-	/* Of the search. In memory of the GPU: one bit for each vertex seen, and the vertices of two
-	 * levels. */
+	/* Of the search. In memory of the GPU: the level of each vertex, ~0 for now, and whether the next
+	 * level has any. */
 	uint64_t edges_at; /* byte; offsets, from 0 on, are counted in edges */
-	uint32_t *seen, *levels, *now, *next, *nr_next;
-	uint32_t nr_now, level;
+	uint32_t *levels, *more;
+	uint32_t nr_vertices, level;
 };
 
 /* The view of one warp. */
@@ -39,11 +39,13 @@ struct plk_view {
 	int err;
 };
 
-PLD_FN int plk_view_open_(struct plk_view *v, const struct plk_array *k, uint32_t warp)
+PLD_FN void plk_view_open_(struct plk_view *v, struct pld_group *g, const struct plk_array *k,
+			   uint32_t warp)
 {
 	v->k = k;
-	v->err = k->direct ? 0 : pld_array_open(&v->a, &k->cache, warp, k->lanes);
-	return v->err;
+	/* Also where it is not used: so compilers see that it is always the same. */
+	pld_array_begin_(&v->a, g, &k->cache, k->lanes);
+	v->err = k->direct ? 0 : pld_array_open(&v->a, g, &k->cache, warp, k->lanes);
 }
 
 /* Close it, and count for the warp. */
@@ -82,6 +84,14 @@ PLD_FN void plk_let_go_(struct plk_view *v, const char *data)
 		pld_array_let_go(&v->a, data);
 }
 
+/* Have the pages of some lanes' bytes brought in. */
+PLD_FN void plk_ahead_(struct plk_view *v, int want, uint64_t at)
+{
+	if (!v->k->direct)
+		pld_array_prefetch(&v->a, want, at, 1);
+}
+
+#define PLK_AHEAD 3u /* pages under way beside the one that is worked on */
 #define PLK_BATCH 8u
 
 /* Look at sixteen bytes after the other, several under way: all are added up. */
@@ -127,10 +137,11 @@ PLD_FN void plk_pages(const struct plk_array *k, uint32_t warp)
 	const uint64_t nr_pages = k->bytes / k->page_bytes;
 	struct plk_counts n = { 0, 0, 0, 0, 0, 0, 0, 0 };
 	struct plk_view v;
+	struct pld_group g;
 
 	if (warp >= k->nr_warps)
 		return;
-	plk_view_open_(&v, k, warp);
+	plk_view_open_(&v, &g, k, warp);
 	for (uint64_t i = 0; !v.err && i < k->per_warp; i++) {
 		const uint64_t turn = i * k->nr_warps + warp;
 		const uint64_t page = k->order == PLK_SWEEP
@@ -161,16 +172,21 @@ PLD_FN void plk_pages(const struct plk_array *k, uint32_t warp)
 /* All words of eight bytes are added up; each warp takes pages in turn. */
 PLD_FN void plk_sum(const struct plk_array *k, uint32_t warp)
 {
+	const uint64_t step = (uint64_t)k->nr_warps * k->page_bytes;
+	const uint32_t rank = pld_rank(k->lanes);
 	struct plk_counts n = { 0, 0, 0, 0, 0, 0, 0, 0 };
 	struct plk_view v;
+	struct pld_group g;
 
 	if (warp >= k->nr_warps)
 		return;
-	plk_view_open_(&v, k, warp);
-	for (uint64_t at = (uint64_t)warp * k->page_bytes; !v.err && at < k->bytes;
-	     at += (uint64_t)k->nr_warps * k->page_bytes) {
-		const char *data = plk_hold_(&v, at);
+	plk_view_open_(&v, &g, k, warp);
+	for (uint64_t at = (uint64_t)warp * k->page_bytes; !v.err && at < k->bytes; at += step) {
+		const uint64_t ahead = at + rank * step;
+		const char *data;
 
+		plk_ahead_(&v, rank <= PLK_AHEAD && ahead < k->bytes, ahead);
+		data = plk_hold_(&v, at);
 		if (!data)
 			break;
 		n.sum += plk_fold_(k->lanes, data, k->page_bytes);
@@ -182,116 +198,218 @@ PLD_FN void plk_sum(const struct plk_array *k, uint32_t warp)
 
 /* ------------------------------------------------------------------ a scan of columns */
 
-#define PLK_LANE_ROWS 32u /* that a lane looks at before the values are asked for */
+#define PLK_LANE_ROWS                                                                              \
+	32u /* that a lane looks at before the values are asked for; four lie together */
 
-/* Which of this lane's rows count; they are one lane's width apart. */
-PLD_FN uint32_t plk_match_(const struct plk_array *k, const char *data, uint64_t left)
+/* Rows that a warp takes at a time: they are all in one page of a column. */
+PLD_FN uint32_t plk_step_rows_(const struct plk_array *k)
 {
-	const uint32_t width = pld_count32(k->lanes), rank = pld_rank(k->lanes);
-	const uint32_t *keys = (const uint32_t *)data;
+	const uint32_t most = PLK_LANE_ROWS * pld_count32(k->lanes);
+
+	return k->page_bytes / 4 < most ? k->page_bytes / 4 : most;
+}
+
+PLD_FN uint32_t plk_is_in_(const struct plk_array *k, uint32_t key)
+{
+	return key >= k->low && key < k->high;
+}
+
+/* Which of this lane's rows count. */
+PLD_FN uint32_t plk_match_(const struct plk_array *k, const char *keys, uint32_t rows)
+{
+	const uint32_t width = pld_count32(k->lanes) * 16, at = pld_rank(k->lanes) * 16;
+	struct pld_vec v[PLK_LANE_ROWS / 4];
 	uint32_t mask = 0;
 
-	for (uint32_t i = 0; i < PLK_LANE_ROWS; i++) {
-		const uint32_t row = i * width + rank;
-		const uint32_t key = row < left ? keys[row] : ~0u;
-
-		mask |= (uint32_t)(key >= k->low && key < k->high) << i;
-	}
+	for (uint32_t i = 0; i < PLK_LANE_ROWS / 4; i++)
+		if (at + i * width < rows * 4)
+			v[i] = pld_load16(keys + at + i * width);
+	for (uint32_t i = 0; i < PLK_LANE_ROWS / 4; i++)
+		if (at + i * width < rows * 4)
+			for (uint32_t j = 0; j < 4; j++)
+				mask |= plk_is_in_(k, v[i].w[j]) << (4 * i + j);
 	return mask;
 }
 
-/* Rows whose key is in a range: how many, and the sum of their values. */
+/* The sum of the values of these rows; where none of four counts they are not read. */
+PLD_FN uint64_t plk_add_(const struct plk_array *k, const char *values, uint32_t mask)
+{
+	const uint32_t width = pld_count32(k->lanes) * 16, at = pld_rank(k->lanes) * 16;
+	struct pld_vec v[PLK_LANE_ROWS / 4];
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < PLK_LANE_ROWS / 4; i++)
+		if (mask >> 4 * i & 15)
+			v[i] = pld_load16(values + at + i * width);
+	for (uint32_t i = 0; i < PLK_LANE_ROWS / 4; i++)
+		if (mask >> 4 * i & 15)
+			for (uint32_t j = 0; j < 4; j++)
+				sum += mask >> (4 * i + j) & 1 ? v[i].w[j] : 0;
+	return sum;
+}
+
+/*
+ * Rows whose key is in a range: how many, and the sum of their values. While keys are looked at, the values
+ * of the rows before them come in.
+ */
 PLD_FN void plk_scan(const struct plk_array *k, uint32_t warp)
 {
-	const uint32_t width = pld_count32(k->lanes), rank = pld_rank(k->lanes);
-	const uint64_t step = PLK_LANE_ROWS * width;
+	const uint32_t rank = pld_rank(k->lanes), rows = plk_step_rows_(k);
+	const uint64_t step = (uint64_t)k->nr_warps * rows;
 	struct plk_counts n = { 0, 0, 0, 0, 0, 0, 0, 0 };
+	uint32_t mask = 0, wanted = 0;
+	const char *data;
 	struct plk_view v;
+	struct pld_group g;
 
 	if (warp >= k->nr_warps)
 		return;
-	plk_view_open_(&v, k, warp);
-	for (uint64_t row = warp * step; !v.err && row < k->nr_rows; row += k->nr_warps * step) {
-		const uint64_t left = k->nr_rows - row < step ? k->nr_rows - row : step;
-		const char *data = plk_hold_(&v, row * 4);
-		uint32_t mask;
+	plk_view_open_(&v, &g, k, warp);
+	for (uint64_t row = (uint64_t)warp * rows; !v.err && (row < k->nr_rows || wanted);
+	     row += step) {
+		const uint64_t keys = row + rank * step, values = k->values_at + (row - step) * 4;
+		uint32_t found = 0;
 
-		if (!data)
-			break;
-		mask = plk_match_(k, data, left);
-		plk_let_go_(&v, data);
-		n.done += pld_leads(k->lanes) ? left : 0;
-		n.found += pld_count32(mask);
-		if (!pld_ballot(k->lanes, mask != 0))
-			continue;
-		data = plk_hold_(&v, k->values_at + row * 4);
-		if (!data)
-			break;
-		for (uint32_t i = 0; i < PLK_LANE_ROWS; i++)
-			if (mask >> i & 1)
-				n.sum += ((const uint32_t *)data)[i * width + rank];
-		plk_let_go_(&v, data);
+		/* One lane asks for the values, others for keys. */
+		plk_ahead_(&v,
+			   rank == PLK_AHEAD ? wanted != 0 : rank < PLK_AHEAD && keys < k->nr_rows,
+			   rank == PLK_AHEAD ? values : keys * 4);
+		if (row < k->nr_rows) {
+			data = plk_hold_(&v, row * 4);
+			if (!data)
+				break;
+			found = plk_match_(k, data, rows);
+			plk_let_go_(&v, data);
+			n.done += pld_leads(k->lanes) ? rows : 0;
+			n.found += pld_count32(found);
+		}
+		if (wanted) {
+			data = plk_hold_(&v, values);
+			if (!data)
+				break;
+			n.sum += plk_add_(k, data, mask);
+			plk_let_go_(&v, data);
+		}
+		mask = found;
+		wanted = pld_ballot(k->lanes, mask != 0);
 	}
 	plk_view_close_(&v, &n);
 }
 
 /* ------------------------------------------------------------------ a search, level by level */
 
-PLD_FN int plk_get_(struct plk_view *v, int want, uint64_t at, void *out, uint32_t bytes)
+PLD_FN int plk_get_(struct plk_view *v, int want, uint64_t at, uint64_t *out)
 {
 	const struct plk_array *k = v->k;
 	int err = 0;
 
 	if (!k->direct)
-		err = pld_array_read(&v->a, want, at / bytes, out, bytes);
-	else if (want && bytes == 8)
-		*(uint64_t *)out = *(const uint64_t *)(k->direct + at);
+		err = pld_array_read(&v->a, want, at / 8, out, 8);
 	else if (want)
-		*(uint32_t *)out = *(const uint32_t *)(k->direct + at);
+		*out = *(const uint64_t *)(k->direct + at);
 	/* They leave together. */
 	if (pld_ballot(k->lanes, err != 0))
 		v->err = err ? err : -EIO;
 	return v->err;
 }
 
-PLD_FN void plk_visit_(const struct plk_array *k, uint32_t vertex)
-{
-	const uint32_t bit = 1u << (vertex & 31);
+#define PLK_LANE_EDGES 4u
 
-	if (pld_or_dev32(&k->seen[vertex / 32], bit) & bit)
-		return;
-	k->levels[vertex] = k->level + 1;
-	k->next[pld_add_dev32(k->nr_next, 1)] = vertex;
+/* Edges to @nr vertices that lie together: those that were not seen are of the next level. Returns whether any. */
+PLD_FN int plk_visit_(const struct plk_array *k, const uint32_t *edges, uint32_t nr)
+{
+	const uint32_t width = pld_count32(k->lanes);
+	uint32_t to[PLK_LANE_EDGES];
+	int any = 0;
+
+	for (uint32_t at = pld_rank(k->lanes); at < nr; at += PLK_LANE_EDGES * width) {
+		int fresh[PLK_LANE_EDGES];
+
+		for (uint32_t i = 0; i < PLK_LANE_EDGES; i++)
+			to[i] = at + i * width < nr ? edges[at + i * width] : ~0u;
+		for (uint32_t i = 0; i < PLK_LANE_EDGES; i++)
+			fresh[i] = to[i] < k->nr_vertices &&
+				   pld_load_relaxed_dev32(&k->levels[to[i]]) == ~0u;
+		/* Several may write it, and all the same. */
+		for (uint32_t i = 0; i < PLK_LANE_EDGES; i++)
+			if (fresh[i]) {
+				pld_store_relaxed_dev32(&k->levels[to[i]], k->level + 1);
+				any = 1;
+			}
+	}
+	return any;
 }
 
-/* One level: a warp takes a vertex, its lanes the edges. */
+/* The edges of some lanes' vertices, [begin, end) of each; a page is held as long as the next are in it, too. */
+PLD_FN int plk_follow_(struct plk_view *v, uint32_t lanes, uint64_t begin, uint64_t end)
+{
+	const struct plk_array *k = v->k;
+	const char *page = 0;
+	uint64_t held = ~(uint64_t)0; /* byte where it begins */
+	int any = 0;
+
+	for (; lanes; lanes &= lanes - 1) {
+		const uint32_t who = pld_lowest32(lanes);
+		uint64_t at = k->edges_at + pld_shfl64(k->lanes, begin, who) * 4;
+		const uint64_t last = k->edges_at + pld_shfl64(k->lanes, end, who) * 4;
+
+		while (at < last) {
+			const uint64_t base = at & ~(uint64_t)(k->page_bytes - 1);
+			const uint64_t limit = base + k->page_bytes;
+			const uint64_t to = last < limit ? last : limit;
+
+			if (base != held) {
+				if (page)
+					plk_let_go_(v, page);
+				page = plk_hold_(v, base);
+				held = base;
+			}
+			if (!page)
+				return any;
+			any |= plk_visit_(k, (const uint32_t *)(page + (at - base)),
+					  (uint32_t)(to - at) / 4);
+			at = to;
+		}
+	}
+	if (page)
+		plk_let_go_(v, page);
+	return any;
+}
+
+/* One level: a warp takes vertices that follow each other, one lane less than it has, and looks which are of it. */
 PLD_FN void plk_bfs(const struct plk_array *k, uint32_t warp)
 {
-	const uint32_t width = pld_count32(k->lanes), rank = pld_rank(k->lanes);
+	const uint32_t rank = pld_rank(k->lanes), nr = pld_count32(k->lanes) - 1;
 	struct plk_counts n = { 0, 0, 0, 0, 0, 0, 0, 0 };
+	int any = 0;
 	struct plk_view v;
+	struct pld_group g;
 
 	if (warp >= k->nr_warps)
 		return;
-	plk_view_open_(&v, k, warp);
-	for (uint32_t i = warp; !v.err && i < k->nr_now; i += k->nr_warps) {
-		uint64_t offset = 0, first, last;
+	plk_view_open_(&v, &g, k, warp);
+	for (uint64_t first = (uint64_t)warp * nr; !v.err && first < k->nr_vertices;
+	     first += (uint64_t)k->nr_warps * nr) {
+		const uint64_t vertex = first + rank;
+		const int mine = rank < nr && vertex < k->nr_vertices &&
+				 pld_load_relaxed_dev32(&k->levels[vertex]) == k->level;
+		const uint32_t lanes = pld_ballot(k->lanes, mine);
+		uint64_t begin = 0, end;
 
-		if (plk_get_(&v, rank < 2, ((uint64_t)k->now[i] + rank) * 8, &offset, 8))
+		if (!lanes)
+			continue;
+		/* A list ends where the next begins. */
+		if (plk_get_(&v, (lanes | lanes << 1) >> rank & 1, vertex * 8, &begin))
 			break;
-		first = pld_shfl64(k->lanes, offset, 0);
-		last = pld_shfl64(k->lanes, offset, 1);
-		for (uint64_t e = first; e < last; e += width) {
-			const int want = e + rank < last;
-			uint32_t vertex = 0;
-
-			if (plk_get_(&v, want, k->edges_at + (e + rank) * 4, &vertex, 4))
-				break;
-			if (want)
-				plk_visit_(k, vertex);
-			n.done += (uint32_t)want;
-		}
+		end = pld_shfl64(k->lanes, begin, mine ? rank + 1 : rank);
+		/* All pages at once: where lists begin, and where the last one ends. */
+		plk_ahead_(&v, mine || (rank && lanes >> (rank - 1) == 1),
+			   k->edges_at + begin * 4 - (mine ? 0 : 4));
+		any |= plk_follow_(&v, lanes, begin, end);
+		n.done += mine ? end - begin : 0;
 	}
+	if (pld_ballot(k->lanes, any) && pld_leads(k->lanes))
+		pld_store_relaxed_dev32(k->more, 1);
 	plk_view_close_(&v, &n);
 }
 

@@ -13,22 +13,60 @@
 struct work_args {
 	struct pl_gpu_args common;
 	uint64_t bytes, page, cache;
-	bool spoil;
+	unsigned int edges;
+	bool spoil, ordered;
 };
 
 #define AT(member) offsetof(struct work_args, member)
 
+#define WORK_OPTIONS                                                                               \
+	{ "bytes",                                                                                 \
+	  PL_OPTION_SIZE,                                                                          \
+	  AT(bytes),                                                                               \
+	  "SIZE",                                                                                  \
+	  "Bytes of the data, a multiple of 64K (default 1G for a GPU, else 256K).",               \
+	  65536,                                                                                   \
+	  0x1p36 },                                                                                \
+		{ "cache",                                                                         \
+		  PL_OPTION_SIZE,                                                                  \
+		  AT(cache),                                                                       \
+		  "SIZE",                                                                          \
+		  "Bytes of pages that the cache holds (default: a quarter of the data).",         \
+		  4096,                                                                            \
+		  0x1p40 },                                                                        \
+		{ "page",                                                                          \
+		  PL_OPTION_SIZE,                                                                  \
+		  AT(page),                                                                        \
+		  "SIZE",                                                                          \
+		  "Bytes of a page, a power of two from 512 to 64K (default 4K).",                 \
+		  512,                                                                             \
+		  65536 },                                                                         \
+		{ "spoil",                                                                         \
+		  PL_OPTION_FLAG,                                                                  \
+		  AT(spoil),                                                                       \
+		  NULL,                                                                            \
+		  "Change the data after the CPU has worked on them, to see that it is found.",    \
+		  0,                                                                               \
+		  0 },                                                                             \
+		PL_GPU_OPTIONS(struct work_args)
+
 static const struct pl_option options[] = {
-	{ "bytes", PL_OPTION_SIZE, AT(bytes), "SIZE",
-	  "Bytes of the data, a multiple of 64K (default 1G for a GPU, else 256K).", 65536,
-	  0x1p36 },
-	{ "cache", PL_OPTION_SIZE, AT(cache), "SIZE",
-	  "Bytes of pages that the cache holds (default: a quarter of the data).", 4096, 0x1p40 },
-	{ "page", PL_OPTION_SIZE, AT(page), "SIZE",
-	  "Bytes of a page, a power of two from 4K to 64K (default 4K).", 4096, 65536 },
-	{ "spoil", PL_OPTION_FLAG, AT(spoil), NULL,
-	  "Change the data after the CPU has worked on them, to see that it is found.", 0, 0 },
-	PL_GPU_OPTIONS(struct work_args),
+	WORK_OPTIONS,
+	{ 0 },
+};
+
+static const struct pl_option scan_options[] = {
+	{ "ordered", PL_OPTION_FLAG, AT(ordered), NULL,
+	  "Rows lie in the order of their keys, as those of a log do by time, not at random.", 0,
+	  0 },
+	WORK_OPTIONS,
+	{ 0 },
+};
+
+static const struct pl_option bfs_options[] = {
+	{ "edges", PL_OPTION_COUNT, AT(edges), "N", "Edges of a vertex, on average (default 64).",
+	  4, 1024 },
+	WORK_OPTIONS,
 	{ 0 },
 };
 
@@ -41,7 +79,7 @@ int pl_gpu_work_wrong(const struct pl_gpu_work *w, const char *what, uint64_t go
 
 /* Where the data are read from. */
 enum source {
-	ARRAY,	/* through the cache, empty at first */
+	ARRAY,	/* through the cache, with what the run before left in it */
 	PINNED, /* host memory, by the kernel itself */
 	COPIED, /* GPU memory, to which all is copied first */
 };
@@ -59,12 +97,10 @@ static int run_once(struct pl_gpu_work *w, struct pl_gpu_cache *c, enum source s
 	k.low = w->shape.low;
 	k.high = w->shape.high;
 	k.edges_at = w->shape.edges_at;
-	if (source == ARRAY) {
-		err = pl_gpu_cache_clear(c);
-	} else if (source == PINNED) {
+	if (source == PINNED) {
 		/* CUDA has one address for pinned memory, for the CPU and for kernels. */
 		k.direct = w->memory;
-	} else {
+	} else if (source == COPIED) {
 		k.direct = copy;
 		start = pld_clock_ns();
 		err = pl_kmem_put(&w->bench->run.kmem, copy, w->memory, w->bytes);
@@ -77,9 +113,9 @@ static int run_once(struct pl_gpu_work *w, struct pl_gpu_cache *c, enum source s
 	return err;
 }
 
-/* The middle of some runs, after one that is not counted. */
+/* The middle of some runs, after one that is not counted; *first is that one. */
 static int run_some(struct pl_gpu_work *w, struct pl_gpu_cache *c, enum source source, char *copy,
-		    double *seconds)
+		    double *seconds, double *first)
 {
 	double times[101];
 	int err = 0;
@@ -89,22 +125,32 @@ static int run_some(struct pl_gpu_work *w, struct pl_gpu_cache *c, enum source s
 		if (pl_stop_requested())
 			err = -ECANCELED;
 	}
-	if (!err)
-		*seconds = pl_gpu_bench_middle(times + 1, w->bench->args.repeat);
-	return err;
+	if (err)
+		return err;
+	*seconds = pl_gpu_bench_middle(times + 1, w->bench->args.repeat);
+	if (first)
+		*first = times[0];
+	return 0;
 }
 
-static int tell_stats(struct pl_gpu_bench *b, struct pl_gpu_cache *c)
+/* In words: what the cache did in all runs through it, and how fast it was while empty. */
+static int tell_array(struct pl_gpu_work *w, struct pl_gpu_cache *c, double first)
 {
+	struct pl_gpu_bench *b = w->bench;
 	struct pld_array_stats s;
+	double rate = first > 0 ? (double)w->elements / first : 0;
 	int err = pl_gpu_cache_stats(c, &s);
 
 	if (err || b->result.nr_rows != b->args.threads.nr)
 		return err;
+	pl_report_value(&b->report, "first_iops", pl_gpu_number(rate), "empty cache",
+			"%.4g M %s in the first run, which is not in the table", rate / 1e6,
+			w->kind->unit);
 	pl_report_value(&b->report, "hits", json_object_new_int64((int64_t)s.hits), "cache",
-			"%llu hits, %llu misses, %llu evictions, %s read, in the last run",
+			"%llu hits, %llu misses, %llu evictions, %s read, in %u runs",
 			(unsigned long long)s.hits, (unsigned long long)s.misses,
-			(unsigned long long)s.evictions, pl_human_size(s.bytes_read).text);
+			(unsigned long long)s.evictions, pl_human_size(s.bytes_read).text,
+			b->args.repeat + 1);
 	pl_report_value(&b->report, "misses", json_object_new_int64((int64_t)s.misses), NULL, "-");
 	pl_report_value(&b->report, "evictions", json_object_new_int64((int64_t)s.evictions), NULL,
 			"-");
@@ -115,20 +161,20 @@ static int tell_stats(struct pl_gpu_bench *b, struct pl_gpu_cache *c)
 
 static int measure_all(struct pl_gpu_work *w, struct pl_gpu_cache *c, struct pl_gpu_row *row)
 {
-	double pinned = 0, copied = 0;
+	double pinned = 0, copied = 0, first = 0;
 	void *copy = NULL;
 	int err;
 
 	row->ios = w->elements;
-	err = run_some(w, c, ARRAY, NULL, &row->seconds);
+	err = run_some(w, c, ARRAY, NULL, &row->seconds, &first);
 	if (!err)
-		err = tell_stats(w->bench, c);
+		err = tell_array(w, c, first);
 	if (!err)
-		err = run_some(w, c, PINNED, NULL, &pinned);
+		err = run_some(w, c, PINNED, NULL, &pinned, NULL);
 	if (!err)
 		err = pl_kmem_alloc(&w->bench->run.kmem, w->bytes, &copy);
 	if (!err)
-		err = run_some(w, c, COPIED, copy, &copied);
+		err = run_some(w, c, COPIED, copy, &copied, NULL);
 	pl_kmem_free(&w->bench->run.kmem, copy);
 	row->limit = pinned > 0 ? (double)w->elements / pinned : 0;
 	row->copied = copied > 0 ? (double)w->elements / copied : 0;
@@ -139,7 +185,11 @@ static int measure_row(struct pl_gpu_bench *b, const struct work_args *a,
 		       const struct pl_gpu_work_kind *kind, struct pl_gpu_row *row)
 {
 	struct peerlane_device_options opt = pl_gpu_bench_options(b, row, (size_t)a->page);
-	struct pl_gpu_work w = { .kind = kind, .bench = b, .bytes = a->bytes };
+	struct pl_gpu_work w = { .kind = kind,
+				 .bench = b,
+				 .bytes = a->bytes,
+				 .edges = a->edges,
+				 .ordered = a->ordered };
 	struct pl_gpu_cache c = { 0 };
 	struct peerlane_device *dev;
 	void *memory;
@@ -215,7 +265,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	const struct pl_gpu_work_kind *kind = self == &pl_command_gpu_sum    ? &pl_gpu_work_sum
 					      : self == &pl_command_gpu_scan ? &pl_gpu_work_scan
 									     : &pl_gpu_work_bfs;
-	struct work_args args = { .page = 4096 };
+	struct work_args args = { .page = 4096, .edges = 64 };
 	struct pl_gpu_bench b;
 	int status, err, first = pl_option_parse(self, argc, argv, &args, &status);
 
@@ -236,7 +286,11 @@ static int run(const struct pl_command *self, int argc, char **argv)
 }
 
 #define COMPARED                                                                                   \
-	" The data lie on an emulated drive and are more than the cache holds. Beside it stand "   \
+	" The data lie on an emulated drive and are more than the cache holds; what a run leaves " \
+	"in "                                                                                      \
+	"the cache the next one finds, and the first, with an empty one, is shown apart. Beside "  \
+	"it "                                                                                      \
+	"stand "                                                                                   \
 	"the "                                                                                     \
 	"same kernel that reads pinned host memory itself, and a copy of all data to the GPU "     \
 	"with "                                                                                    \
@@ -260,7 +314,7 @@ const struct pl_command pl_command_gpu_scan = {
 		"Kernels look for rows whose key is in a range, one in ten, and add up the values "
 		"of these; keys and values are columns." COMPARED,
 	.exits = PL_GPU_EXITS,
-	.options = options,
+	.options = scan_options,
 	.run = run,
 };
 
@@ -272,6 +326,6 @@ const struct pl_command pl_command_gpu_bfs = {
 		  "edges are "
 		  "in the array, what was seen in memory of the GPU." COMPARED,
 	.exits = PL_GPU_EXITS,
-	.options = options,
+	.options = bfs_options,
 	.run = run,
 };

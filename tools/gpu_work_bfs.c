@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_EDGES 4u
-#define MORE_EDGES 24u /* a vertex has up to so many more; 16 on average with the first */
-#define AVERAGE_BYTES (8 + 16 * 4)
-
 static uint64_t *offsets_of(const struct pl_gpu_work *w)
 {
 	return (uint64_t *)w->memory;
@@ -23,17 +19,18 @@ static uint32_t *edges_of(const struct pl_gpu_work *w)
 /* Every vertex has an edge to the next, so that all can be reached, and others to anywhere. */
 static void make_graph(struct pl_gpu_work *w)
 {
+	const uint32_t least = w->edges / 4, more = 2 * (w->edges - least);
 	const uint64_t room = w->bytes - 8;
 	uint64_t *offsets = offsets_of(w), nr = 0, most;
 	uint32_t *edges;
 
-	w->nr_vertices = (uint32_t)(room / AVERAGE_BYTES);
+	w->nr_vertices = (uint32_t)(room / (8 + w->edges * 4));
 	w->shape.edges_at = ((uint64_t)w->nr_vertices + 1) * 8;
 	most = (w->bytes - w->shape.edges_at) / 4;
 	edges = edges_of(w);
 	for (uint32_t v = 0; v < w->nr_vertices; v++) {
 		const uint64_t left = most - nr, needed = w->nr_vertices - v;
-		uint64_t degree = LEAST_EDGES + plk_mix(v) % (MORE_EDGES + 1);
+		uint64_t degree = least + plk_mix(v) % (more + 1);
 
 		/* One for each of those that come. */
 		if (degree > left - needed + 1)
@@ -76,15 +73,10 @@ static int search(struct pl_gpu_work *w)
 	return 0;
 }
 
-/* Memory of kernels: a bit for each vertex, its level, two lists of vertices, and the length of one. */
-static size_t seen_words(const struct pl_gpu_work *w)
+/* Memory of kernels: the level of each vertex, and one word more. */
+static size_t device_bytes(const struct pl_gpu_work *w)
 {
-	return ((size_t)w->nr_vertices + 31) / 32;
-}
-
-static size_t device_words(const struct pl_gpu_work *w)
-{
-	return seen_words(w) + 3 * (size_t)w->nr_vertices + 1;
+	return ((size_t)w->nr_vertices + 1) * 4;
 }
 
 static int make_bfs(struct pl_gpu_work *w)
@@ -95,7 +87,7 @@ static int make_bfs(struct pl_gpu_work *w)
 	make_graph(w);
 	err = search(w);
 	if (!err)
-		err = pl_kmem_alloc(&w->bench->run.kmem, device_words(w) * 4, &device);
+		err = pl_kmem_alloc(&w->bench->run.kmem, device_bytes(w), &device);
 	if (!err)
 		w->device = device;
 	return err;
@@ -115,24 +107,18 @@ static int put(struct pl_gpu_work *w, uint32_t *to, uint32_t value)
 /* Nothing is seen but vertex 0. */
 static int begin(struct pl_gpu_work *w, struct plk_array *k)
 {
-	uint32_t *image = malloc(device_words(w) * 4);
+	uint32_t *image = malloc(device_bytes(w));
 	int err;
 
 	if (!image)
 		return -ENOMEM;
-	memset(image, 0, seen_words(w) * 4);
-	memset(image + seen_words(w), 0xff, (device_words(w) - seen_words(w)) * 4);
-	image[0] = 1;
-	image[seen_words(w)] = 0;
-	k->seen = w->device;
-	k->levels = k->seen + seen_words(w);
-	k->now = k->levels + w->nr_vertices;
-	k->next = k->now + w->nr_vertices;
-	k->nr_next = k->next + w->nr_vertices;
-	image[k->now - k->seen] = 0;
-	k->nr_now = 1;
+	memset(image, 0xff, device_bytes(w));
+	image[0] = 0;
+	k->levels = w->device;
+	k->more = k->levels + w->nr_vertices;
+	k->nr_vertices = w->nr_vertices;
 	k->level = 0;
-	err = pl_kmem_put(&w->bench->run.kmem, w->device, image, device_words(w) * 4);
+	err = pl_kmem_put(&w->bench->run.kmem, w->device, image, device_bytes(w));
 	free(image);
 	return err;
 }
@@ -143,28 +129,22 @@ static int search_by_kernels(struct pl_gpu_work *w, struct plk_array *k, uint64_
 {
 	struct plk_counts n;
 	uint64_t start = pld_clock_ns();
+	uint32_t more = 1;
 	double part;
 	int err = 0;
 
 	*edges = 0;
-	while (!err && k->nr_now) {
-		uint32_t *list = k->now;
-
-		err = put(w, k->nr_next, 0);
+	for (; !err && more; k->level++) {
+		err = put(w, k->more, 0);
 		if (!err)
 			err = pl_gpu_run_kernel(&w->bench->run, w->kind->kernel, k->nr_warps, k, &n,
 						&part);
 		if (!err && n.failed)
 			err = pl_gpu_bench_complain("array", -(int)n.a_status);
 		if (!err)
-			err = pl_kmem_get(&w->bench->run.kmem, &k->nr_now, k->nr_next,
-					  sizeof(k->nr_now));
-		if (err)
-			break;
-		*edges += n.done;
-		k->now = k->next;
-		k->next = list;
-		k->level++;
+			err = pl_kmem_get(&w->bench->run.kmem, &more, k->more, sizeof(more));
+		if (!err)
+			*edges += n.done;
 	}
 	*seconds = (double)(pld_clock_ns() - start) / 1e9;
 	return err;

@@ -37,7 +37,7 @@ static int make_scan(struct pl_gpu_work *w)
 	for (uint64_t i = 0; i < w->elements; i++) {
 		const uint64_t chance = plk_mix(i);
 
-		keys[i] = (uint32_t)(chance % NR_KEYS);
+		keys[i] = (uint32_t)(w->ordered ? i * NR_KEYS / w->elements : chance % NR_KEYS);
 		values[i] = (uint32_t)(chance >> 32);
 	}
 	for (uint64_t i = 0; i < w->elements; i++)

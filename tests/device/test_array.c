@@ -12,6 +12,7 @@ static uint64_t constant_from(const struct bed *b)
 struct worker {
 	struct bed *b;
 	struct pld_array a;
+	struct pld_group g;
 	uint64_t me, nr; /* of all lanes */
 	uint64_t seed, warp_seed;
 	uint32_t *changes; /* of all elements; an element is changed by one lane */
@@ -147,7 +148,7 @@ static void model_main(unsigned int warp, void *arg)
 	w.me = (uint64_t)warp * b->plan.nr_lanes + pld_lane();
 	w.seed = mix(w.me + 1000);
 	w.warp_seed = mix(warp);
-	note(b, pld_array_open(&w.a, &b->cache, warp, lanes_of(b->plan.nr_lanes)) != 0);
+	note(b, pld_array_open(&w.a, &w.g, &b->cache, warp, lanes_of(b->plan.nr_lanes)) != 0);
 	for (unsigned int i = 0; i < b->plan.rounds; i++)
 		do_one(&w);
 	note(b, pld_array_close(&w.a) != 0);
@@ -157,8 +158,9 @@ static void flush_main(unsigned int warp, void *arg)
 {
 	struct bed *b = arg;
 	struct pld_array a;
+	struct pld_group g;
 
-	note(b, pld_array_open(&a, &b->cache, warp, lanes_of(b->plan.nr_lanes)) != 0);
+	note(b, pld_array_open(&a, &g, &b->cache, warp, lanes_of(b->plan.nr_lanes)) != 0);
 	note(b, pld_array_flush(&a, warp, b->plan.nr_warps) != 0);
 	note(b, pld_array_commit(&a) != 0);
 	note(b, pld_array_close(&a) != 0);

@@ -116,12 +116,13 @@ static void calls_main(unsigned int warp, void *arg)
 	struct pair pair;
 	struct pld_ticket t;
 	struct pld_array a;
+	struct pld_group g;
 	const char *data = NULL;
 	uint32_t nr = 0;
 	uint8_t byte;
 
-	note(b, pld_array_open(&a, &b->cache, warp + 1, lanes_of(4)) != -EINVAL);
-	note(b, pld_array_open(&a, &b->cache, warp, lanes_of(4)) != 0);
+	note(b, pld_array_open(&a, &g, &b->cache, warp + 1, lanes_of(4)) != -EINVAL);
+	note(b, pld_array_open(&a, &g, &b->cache, warp, lanes_of(4)) != 0);
 	/* The end. */
 	note(b, pairs_read(&a, 1, last, &pair) || memcmp(&pair, b->model + last * 8, 8));
 	note(b, pairs_read(&a, 1, last + 1, &pair) != -ERANGE);
@@ -179,12 +180,13 @@ static void test_tail(void **state)
 {
 	const uint64_t last = small.bytes / 8 - 1;
 	struct pld_array a;
+	struct pld_group g;
 	struct pair pair = { 1, 2 };
 	struct bed b;
 
 	(void)state;
 	bed_open(&b, &small);
-	assert_int_equal(pld_array_open(&a, &b.cache, 0, 1), 0);
+	assert_int_equal(pld_array_open(&a, &g, &b.cache, 0, 1), 0);
 	assert_int_equal(pairs_write(&a, 1, last, pair), 0);
 	assert_int_equal(pld_array_flush(&a, 0, 1), 0);
 	assert_int_equal(pld_array_close(&a), 0);

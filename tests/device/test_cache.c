@@ -150,14 +150,14 @@ static void test_many_writers(void **state)
 
 	(void)state;
 	make_full(&f);
-	for (int i = 0; i < 127; i++)
+	for (int i = 0; i < 63; i++)
 		assert_int_equal(pld_cache_look_(&f.c, 101, 1, 1, &frame), PLD_READY);
 	assert_int_equal(pld_cache_look_(&f.c, 101, 1, 1, &frame), PLD_HELD);
 	assert_int_equal(pld_cache_check_(&f.c, frame, 1, 1), PLD_HELD);
 	assert_int_equal(pld_state_(f.words[frame]), PLD_VALID);
 	pld_drop_(&f.c, frame, PLD_WRITER);
 	assert_int_equal(pld_cache_check_(&f.c, frame, 1, 1), PLD_READY);
-	pld_drop_(&f.c, frame, 127 * PLD_WRITER);
+	pld_drop_(&f.c, frame, 63 * PLD_WRITER);
 	assert_int_equal(f.words[frame], TAG(101) | STATE(PLD_VALID) | PLD_DIRTY | PLD_USED);
 }
 
@@ -204,12 +204,159 @@ static void test_victims(void **state)
 	assert_int_equal(f.set & PLD_SET_LOCKED, 0);
 }
 
+/* A page that was brought in ahead counts as used when it is asked for again, not by being asked for. */
+static void test_ahead(void **state)
+{
+	struct fixture f;
+	uint32_t frame = 0, evicted = 0, i;
+
+	(void)state;
+	make(&f);
+	assert_int_equal(pld_cache_claim_(&f.c, 7, 0, 1, &frame, &evicted), PLD_CLAIM_FILL);
+	assert_int_equal(f.words[frame], TAG(7) | STATE(PLD_FILLING) | PLD_FRESH);
+	pld_cache_settle_(&f.c, frame, 0, 0);
+	assert_int_equal(pld_cache_look_(&f.c, 7, 1, 0, &frame), PLD_READY);
+	assert_int_equal(f.words[frame], TAG(7) | STATE(PLD_VALID) | 1);
+	assert_int_equal(pld_cache_look_(&f.c, 7, 1, 0, &frame), PLD_READY);
+	assert_int_equal(f.words[frame], TAG(7) | STATE(PLD_VALID) | PLD_USED | 2);
+	/* Nor does writing leave it fresh. */
+	make(&f);
+	assert_int_equal(pld_cache_claim_(&f.c, 7, 0, 1, &frame, &evicted), PLD_CLAIM_FILL);
+	pld_cache_settle_(&f.c, frame, 0, 0);
+	assert_int_equal(pld_cache_look_(&f.c, 7, 1, 1, &frame), PLD_READY);
+	assert_int_equal(f.words[frame],
+			 TAG(7) | STATE(PLD_VALID) | PLD_USED | PLD_DIRTY | PLD_WRITER);
+	/* The hand passes it over once. */
+	make_full(&f);
+	f.words[0] |= PLD_FRESH;
+	assert_int_equal(claim(&f, 7, &frame), PLD_CLAIM_FILL);
+	assert_int_equal(frame, 1);
+	assert_int_equal(f.words[0], TAG(100) | STATE(PLD_VALID));
+	/* If all are, one goes. */
+	make_full(&f);
+	for (i = 0; i < WAYS; i++)
+		f.words[i] |= PLD_FRESH;
+	assert_int_equal(claim(&f, 7, &frame), PLD_CLAIM_FILL);
+	assert_int_equal(frame, 0);
+}
+
+/* ------------------------------------------------------------------ what is kept */
+
+#define LOG_SETS 4u
+#define MANY_WAYS 8u
+#define NR_FRAMES (MANY_WAYS << LOG_SETS)
+
+struct many {
+	struct pld_cache c;
+	uint64_t words[NR_FRAMES];
+	uint32_t sets[1u << LOG_SETS];
+	uint64_t chance;
+};
+
+static void make_many(struct many *m)
+{
+	memset(m, 0, sizeof(*m));
+	m->c.words = m->words;
+	m->c.sets = m->sets;
+	m->c.ways = MANY_WAYS;
+	m->c.log_sets = LOG_SETS;
+	m->c.stripe.nr_targets = m->c.stripe.nr_paths = 1;
+}
+
+/* Read a page, ahead of time or not; read it twice in a row if told so. Returns whether it was there. */
+static unsigned int use(struct many *m, uint64_t page, bool ahead, bool twice)
+{
+	uint32_t frame = 0, evicted = 0;
+	const bool hit = pld_cache_has_(&m->c, page);
+
+	if (!hit) {
+		assert_int_equal(pld_cache_claim_(&m->c, page, !ahead, 1, &frame, &evicted),
+				 PLD_CLAIM_FILL);
+		pld_cache_settle_(&m->c, frame, 0, 0);
+	}
+	for (int i = hit || ahead ? 0 : 1; i < (twice ? 2 : 1); i++) {
+		assert_int_equal(pld_cache_look_(&m->c, page, 1, 0, &frame), PLD_READY);
+		pld_drop_(&m->c, frame, 1);
+	}
+	if (!hit && !ahead)
+		pld_drop_(&m->c, frame, 1);
+	return hit;
+}
+
+static uint64_t below(struct many *m, uint64_t nr)
+{
+	m->chance = m->chance * 6364136223846793005u + 1442695040888963407u;
+	return (m->chance >> 33) % nr;
+}
+
+/* A sweep over four times of what fits finds seven of the eight frames of each set, for ever. */
+static void test_sweeps(void **state)
+{
+	(void)state;
+	for (int how = 0; how < 4; how++) {
+		struct many m;
+		unsigned int hits = 0;
+
+		make_many(&m);
+		for (int i = 0; i < 24; i++) {
+			hits = 0;
+			for (uint64_t page = 0; page < 4 * NR_FRAMES; page++)
+				hits += use(&m, page, how & 1, how & 2);
+		}
+		assert_in_range(hits, NR_FRAMES * 3 / 4, NR_FRAMES);
+	}
+}
+
+/* At random it is as any other cache. */
+static void test_random(void **state)
+{
+	const unsigned int nr = 100 * NR_FRAMES;
+	struct many m;
+	unsigned int hits = 0;
+
+	(void)state;
+	make_many(&m);
+	for (unsigned int i = 0; i < nr; i++)
+		hits += use(&m, below(&m, 4 * NR_FRAMES), false, false);
+	assert_in_range(hits, nr * 22 / 100, nr * 28 / 100);
+	/* Half of what is asked for are few pages: these are there. */
+	make_many(&m);
+	for (unsigned int i = 0; i < 2 * nr; i++) {
+		if (i == nr)
+			hits = 0;
+		hits += use(&m, i & 1 ? below(&m, NR_FRAMES / 2) : 1000 + below(&m, 16 * NR_FRAMES),
+			    false, false);
+	}
+	assert_in_range(hits, nr * 45 / 100, nr);
+}
+
+/* Other pages are wanted than before, as many as fit: some time all are there. */
+static void test_change(void **state)
+{
+	const unsigned int often = 2 * (PLD_STAY + 1);
+	struct many m;
+	unsigned int misses = 0;
+
+	(void)state;
+	make_many(&m);
+	for (unsigned int i = 0; i < often * NR_FRAMES; i++)
+		use(&m, below(&m, NR_FRAMES), false, false);
+	for (unsigned int i = 0; i < often; i++) {
+		misses = 0;
+		for (uint64_t page = 5 * NR_FRAMES; page < 6 * NR_FRAMES; page++)
+			misses += !use(&m, page, false, false);
+	}
+	assert_int_equal(misses, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_life),	     cmocka_unit_test(test_failure),
 		cmocka_unit_test(test_gone),	     cmocka_unit_test(test_reading),
 		cmocka_unit_test(test_many_writers), cmocka_unit_test(test_victims),
+		cmocka_unit_test(test_ahead),	     cmocka_unit_test(test_sweeps),
+		cmocka_unit_test(test_random),	     cmocka_unit_test(test_change),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

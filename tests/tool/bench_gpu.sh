@@ -66,7 +66,12 @@ for what in sum scan bfs; do
 	says err 'wrong result'
 	[ ! -s out ] || fail "$what: figures in spite of a wrong result"
 done
+for page in 512 8K; do
+	expect 0 "$tool" bench gpu scan "${work[@]}" --cache 64K --page $page --ordered
+	expect 0 "$tool" bench gpu bfs "${work[@]}" --cache 64K --page $page --edges 8
+done
 expect 0 "$tool" bench gpu sum "${work[@]}"
+says out 'empty cache'
 says out 'copied first'
 says out 'EMULATED'
 expect 2 "$tool" bench gpu sum --bytes 100000

@@ -17,6 +17,11 @@
  * A page is in one frame at most: only who has the set's lock gives a frame to another page. Nobody waits
  * for that lock, it is tried again, and no I/O is done under it. Readers do not need it.
  *
+ * Room is made in one frame of the set again and again, where the hand is: the page that came last is the
+ * first to go. So a sweep over more than fits leaves most of the other pages in place, for the next sweep
+ * to find. Every PLD_STAY pages the hand moves on, to the next frame whose page was not used since it last came
+ * by; the page that it leaves stays. So what is used often is kept, and what is not used any more goes.
+ *
  * All functions here are of one lane. They give a grip: PLD_NONE, try again; PLD_HELD, the frame is
  * referenced and its page on the way; PLD_READY; or a negative errno.
  */
@@ -43,7 +48,7 @@ struct pld_cache {
 	struct pld_stripe stripe;
 	char *frames;	   /* nr_sets * ways pages */
 	uint64_t *words;   /* one for each frame */
-	uint32_t *sets;	   /* one for each set: its lock, and where the next victim is looked for */
+	uint32_t *sets;	   /* one for each set: its lock, the hand, and how long it was there */
 	uint32_t *records; /* one for each slot: which frame its command is for */
 	struct pld_array_stats *stats;
 	uint64_t timeout_ns; /* of a wait */
@@ -52,10 +57,11 @@ struct pld_cache {
 	uint32_t ways; /* frames of a set, 1 to 32 */
 };
 
-/* A word: 20 bits references, 7 bits writers, 3 bits state, dirty, used, 32 bits of the page number. */
+/* A word: 20 bits references, 6 writers, fresh, 3 state, dirty, used, 32 of the page number. */
 #define PLD_REFS ((uint64_t)0xfffff)
 #define PLD_WRITER ((uint64_t)1 << 20)
-#define PLD_WRITERS ((uint64_t)0x7f << 20)
+#define PLD_WRITERS ((uint64_t)0x3f << 20)
+#define PLD_FRESH ((uint64_t)1 << 26) /* brought in ahead, and not asked for yet */
 #define PLD_STATE_SHIFT 27
 #define PLD_DIRTY ((uint64_t)1 << 30)
 #define PLD_USED ((uint64_t)1 << 31) /* again, since it came or the hand came by */
@@ -75,7 +81,14 @@ struct pld_cache {
 #define PLD_CLAIM_CLEAN 4 /* the frame is WRITING; afterwards try again */
 #define PLD_CLAIM_FULL 5  /* all frames of the set are in use */
 
+/* A set: its lock, the hand in the lowest bits, and how many pages came where it is. */
 #define PLD_SET_LOCKED 0x80000000u
+#define PLD_SET_HAND 0x1fu
+#define PLD_SET_PAGE 0x100u
+#define PLD_STAY 32u
+
+/* Words that are read at once: reads that wait for each other are what a look costs. */
+#define PLD_LOOK 8u
 
 PLD_FN uint32_t pld_state_(uint64_t word)
 {
@@ -143,13 +156,20 @@ PLD_FN int pld_take_read_(const struct pld_cache *c, uint32_t frame, uint64_t se
 			  uint32_t refs)
 {
 	uint64_t *word = &c->words[frame];
+	const uint64_t noted = seen & PLD_FRESH ? seen & ~PLD_FRESH : seen | PLD_USED;
 
 	if (pld_state_(seen) == PLD_FAILED)
 		return seen & PLD_REFS ? -EIO : PLD_NONE;
-	/* That it is used is worth one try. */
-	if (seen & PLD_USED || pld_cas_dev64(word, seen, (seen + refs) | PLD_USED) != seen)
+	/* To note that it is used is worth one try. */
+	if (noted == seen || pld_cas_dev64(word, seen, noted + refs) != seen)
 		return pld_judge_(c, frame, pld_take_dev64(word, refs), tag, refs);
 	return pld_state_(seen) == PLD_FILLING ? PLD_HELD : PLD_READY;
+}
+
+/* A word with one writer more. */
+PLD_FN uint64_t pld_written_(uint64_t word)
+{
+	return ((word & ~PLD_FRESH) + PLD_WRITER) | PLD_DIRTY | PLD_USED;
 }
 
 /* To write: a page that is written back or has as many writers as can be is held until it can be had. */
@@ -158,44 +178,61 @@ PLD_FN int pld_take_write_(const struct pld_cache *c, uint32_t frame, uint64_t s
 	int grip;
 
 	if (pld_state_(seen) == PLD_VALID && (seen & PLD_WRITERS) != PLD_WRITERS)
-		return pld_cas_dev64(&c->words[frame], seen,
-				     (seen + PLD_WRITER) | PLD_DIRTY | PLD_USED) == seen
-			       ? PLD_READY
-			       : PLD_NONE;
+		return pld_cas_dev64(&c->words[frame], seen, pld_written_(seen)) == seen ? PLD_READY
+											 : PLD_NONE;
 	grip = pld_take_read_(c, frame, seen, tag, 1);
 	return grip == PLD_READY ? PLD_HELD : grip;
+}
+
+/* The words of the frames from @first + @base on; 0 where the set has no more. */
+PLD_FN void pld_read_words_(const struct pld_cache *c, uint32_t first, uint32_t base,
+			    uint64_t words[PLD_LOOK])
+{
+	for (uint32_t i = 0; i < PLD_LOOK; i++)
+		words[i] = base + i < c->ways ? pld_load_relaxed_dev64(&c->words[first + base + i])
+					      : 0;
+}
+
+/* The frame that a page has, and its word. Returns 0 if it has none. */
+PLD_FN int pld_find_(const struct pld_cache *c, uint64_t page, uint32_t *frame, uint64_t *word)
+{
+	const uint32_t tag = pld_tag_(c, page), first = pld_set_(c, page) * c->ways;
+	uint64_t seen[PLD_LOOK];
+	int found = 0;
+
+	for (uint32_t base = 0; base < c->ways && !found; base += PLD_LOOK) {
+		pld_read_words_(c, first, base, seen);
+		for (uint32_t i = 0; i < PLD_LOOK; i++)
+			if (pld_is_of_(seen[i], tag)) {
+				*frame = first + base + i;
+				*word = seen[i];
+				found = 1;
+			}
+	}
+	return found;
 }
 
 /* Look for a page, and take it if it is there. A writer takes one reference. */
 PLD_FN int pld_cache_look_(const struct pld_cache *c, uint64_t page, uint32_t refs, int write,
 			   uint32_t *frame)
 {
-	const uint32_t tag = pld_tag_(c, page), first = pld_set_(c, page) * c->ways;
+	const uint32_t tag = pld_tag_(c, page);
+	uint32_t f = 0;
+	uint64_t seen = 0;
 
-	for (uint32_t f = first; f < first + c->ways; f++) {
-		const uint64_t seen = pld_load_relaxed_dev64(&c->words[f]);
-
-		if (!pld_is_of_(seen, tag))
-			continue;
-		*frame = f;
-		return write ? pld_take_write_(c, f, seen, tag)
-			     : pld_take_read_(c, f, seen, tag, refs);
-	}
-	return PLD_NONE;
+	if (!pld_find_(c, page, &f, &seen))
+		return PLD_NONE;
+	*frame = f;
+	return write ? pld_take_write_(c, f, seen, tag) : pld_take_read_(c, f, seen, tag, refs);
 }
 
 /* Is a page there, or on its way? */
 PLD_FN int pld_cache_has_(const struct pld_cache *c, uint64_t page)
 {
-	const uint32_t tag = pld_tag_(c, page), first = pld_set_(c, page) * c->ways;
+	uint32_t frame = 0;
+	uint64_t seen = 0;
 
-	for (uint32_t f = first; f < first + c->ways; f++) {
-		const uint64_t seen = pld_load_relaxed_dev64(&c->words[f]);
-
-		if (pld_is_of_(seen, tag) && pld_state_(seen) != PLD_FAILED)
-			return 1;
-	}
-	return 0;
+	return pld_find_(c, page, &frame, &seen) && pld_state_(seen) != PLD_FAILED;
 }
 
 /* What has become of a frame that is held. A writer's reference becomes his place among the writers. */
@@ -214,10 +251,8 @@ PLD_FN int pld_cache_check_(const struct pld_cache *c, uint32_t frame, uint32_t 
 		return PLD_READY;
 	if (state == PLD_WRITING || (seen & PLD_WRITERS) == PLD_WRITERS)
 		return PLD_HELD;
-	return pld_cas_dev64(&c->words[frame], seen,
-			     (seen - refs + PLD_WRITER) | PLD_DIRTY | PLD_USED) == seen
-		       ? PLD_READY
-		       : PLD_HELD;
+	return pld_cas_dev64(&c->words[frame], seen, pld_written_(seen - refs)) == seen ? PLD_READY
+											: PLD_HELD;
 }
 
 /* ------------------------------------------------------------------ room for a page */
@@ -234,63 +269,87 @@ PLD_FN int pld_is_free_(uint64_t word)
 	return !pld_in_use_(word) && pld_state_(word) != PLD_VALID;
 }
 
-/*
- * A frame of the set that has nothing, or that had the page and failed. Returns 1 and what its word is; 0:
- * there is none; -1: the page has a frame.
- */
-PLD_FN int pld_find_free_(const struct pld_cache *c, uint32_t first, uint32_t tag, uint32_t *frame,
-			  uint64_t *word)
+/* What was found for a page that needs a frame. */
+struct pld_place {
+	uint32_t frame;
+	uint64_t word; /* of that frame, as it was seen */
+	int found; /* 1 it can be taken; 2 it must be written back first; 0 none; -1 the page has one */
+	int busy; /* nothing was found since others use all frames */
+};
+
+/* A frame of the set that has nothing, or that had the page and failed. *at_hand is the word at the hand. */
+PLD_FN struct pld_place pld_find_free_(const struct pld_cache *c, uint32_t first, uint32_t tag,
+				       uint32_t hand, uint64_t *at_hand)
 {
-	int found = 0;
+	struct pld_place place = { 0, 0, 0, 0 };
+	uint64_t seen[PLD_LOOK];
+	int its = 0;
 
-	for (uint32_t f = first; f < first + c->ways; f++) {
-		const uint64_t seen = pld_load_relaxed_dev64(&c->words[f]);
-		const int its = pld_is_of_(seen, tag);
+	*at_hand = 0;
+	for (uint32_t base = 0; base < c->ways; base += PLD_LOOK) {
+		pld_read_words_(c, first, base, seen);
+		for (uint32_t i = 0; i < PLD_LOOK && base + i < c->ways; i++) {
+			const int free = pld_is_free_(seen[i]);
 
-		if (its && !pld_is_free_(seen))
-			return -1;
-		if (!its && (found || !pld_is_free_(seen)))
-			continue;
-		*frame = f;
-		*word = seen;
-		if (its)
-			return 1;
-		found = 1;
+			if (base + i == hand)
+				*at_hand = seen[i];
+			if (!its && (pld_is_of_(seen[i], tag) || (free && !place.found))) {
+				its = pld_is_of_(seen[i], tag);
+				place.found = free ? 1 : -1;
+				place.frame = first + base + i;
+				place.word = seen[i];
+			}
+		}
 	}
-	return found;
+	return place;
 }
 
 /*
- * The next frame in turn whose page was not used since the hand came by. Returns 1; 2 if it is dirty; or 0
- * and, in *busy, whether others use all. Dirty pages are taken only if their path is in @room.
+ * The frame at the hand, or one further on if that is in use or the hand moves on: then a page that was used since
+ * the hand came by is passed over once. Dirty pages are taken only if their path is in @room.
  */
-PLD_FN int pld_find_victim_(const struct pld_cache *c, uint32_t first, uint32_t room,
-			    uint32_t *hand, uint32_t *frame, uint64_t *word, int *busy)
+PLD_FN struct pld_place pld_find_victim_(const struct pld_cache *c, uint32_t first, uint32_t room,
+					 uint32_t *set, uint64_t word)
 {
-	*busy = 1;
-	for (uint32_t turn = 0; turn < 2 * c->ways; turn++) {
-		*frame = first + *hand;
-		*word = pld_load_relaxed_dev64(&c->words[*frame]);
-		*hand = *hand + 1 < c->ways ? *hand + 1 : 0;
-		if (pld_in_use_(*word)) {
+	const int stay = *set / PLD_SET_PAGE < PLD_STAY;
+	uint32_t hand = *set & PLD_SET_HAND;
+	struct pld_place place = { 0, 0, 0, 1 };
+
+	for (uint32_t turn = 0; turn < 2 * c->ways;
+	     turn++, hand = hand + 1 < c->ways ? hand + 1 : 0) {
+		const uint64_t keep = turn == c->ways ? 0 : turn ? PLD_USED | PLD_FRESH : PLD_FRESH;
+
+		place.frame = first + hand;
+		if (turn)
+			word = pld_load_relaxed_dev64(&c->words[place.frame]);
+		place.word = word;
+		if (pld_in_use_(word)) {
 			/* What is on its way will be free some time. */
-			*busy &= pld_state_(*word) == PLD_VALID || pld_state_(*word) == PLD_FAILED;
+			place.busy &= pld_state_(word) == PLD_VALID ||
+				      pld_state_(word) == PLD_FAILED;
 			continue;
 		}
-		*busy = 0;
-		if (*word & PLD_USED)
-			pld_cas_dev64(&c->words[*frame], *word, *word & ~PLD_USED);
-		else if (!(*word & PLD_DIRTY))
-			return 1;
-		else if (room >> pld_path_of_(&c->stripe, pld_page_of_(c, *frame, *word)) & 1)
-			return 2;
+		place.busy = 0;
+		if (word & keep)
+			pld_cas_dev64(&c->words[place.frame], word, word & ~keep);
+		else if (!turn && !stay)
+			continue;
+		else if (!(word & PLD_DIRTY))
+			place.found = 1;
+		else if (room >> pld_path_of_(&c->stripe, pld_page_of_(c, place.frame, word)) & 1)
+			place.found = 2;
+		if (place.found)
+			break;
 	}
-	return 0;
+	if (place.found)
+		*set = stay && hand == (*set & PLD_SET_HAND) ? *set + PLD_SET_PAGE : hand;
+	return place;
 }
 
 PLD_FN uint64_t pld_fill_word_(uint32_t tag, uint32_t refs)
 {
-	return (uint64_t)tag << PLD_TAG_SHIFT | (uint64_t)PLD_FILLING << PLD_STATE_SHIFT | refs;
+	return (uint64_t)tag << PLD_TAG_SHIFT | (uint64_t)PLD_FILLING << PLD_STATE_SHIFT |
+	       (refs ? refs : PLD_FRESH);
 }
 
 /*
@@ -300,27 +359,30 @@ PLD_FN uint64_t pld_fill_word_(uint32_t tag, uint32_t refs)
 PLD_FN int pld_cache_claim_(const struct pld_cache *c, uint64_t page, uint32_t refs, uint32_t room,
 			    uint32_t *frame, uint32_t *nr_evicted)
 {
-	const uint32_t tag = pld_tag_(c, page), set = pld_set_(c, page);
-	uint32_t hand = pld_or_dev32(&c->sets[set], PLD_SET_LOCKED);
-	int found, busy = 0, claim = PLD_NONE;
-	uint64_t word = 0, next;
+	const uint32_t tag = pld_tag_(c, page), nr = pld_set_(c, page);
+	uint32_t set = pld_or_dev32(&c->sets[nr], PLD_SET_LOCKED);
+	int claim = PLD_NONE;
+	struct pld_place place;
+	uint64_t at_hand, next;
 
-	if (hand & PLD_SET_LOCKED)
+	if (set & PLD_SET_LOCKED)
 		return PLD_NONE;
-	found = pld_find_free_(c, set * c->ways, tag, frame, &word);
-	if (!found)
-		found = pld_find_victim_(c, set * c->ways, room, &hand, frame, &word, &busy);
-	if (found > 0) {
-		next = found == 1 ? pld_fill_word_(tag, refs)
-				  : word + ((uint64_t)(PLD_WRITING - PLD_VALID) << PLD_STATE_SHIFT);
-		if (pld_cas_dev64(&c->words[*frame], word, next) == word) {
-			claim = found == 1 ? PLD_CLAIM_FILL : PLD_CLAIM_CLEAN;
-			*nr_evicted += found == 1 && pld_state_(word) == PLD_VALID;
+	place = pld_find_free_(c, nr * c->ways, tag, set & PLD_SET_HAND, &at_hand);
+	if (!place.found)
+		place = pld_find_victim_(c, nr * c->ways, room, &set, at_hand);
+	if (place.found > 0) {
+		next = place.found == 1 ? pld_fill_word_(tag, refs)
+					: place.word + ((uint64_t)(PLD_WRITING - PLD_VALID)
+							<< PLD_STATE_SHIFT);
+		*frame = place.frame;
+		if (pld_cas_dev64(&c->words[place.frame], place.word, next) == place.word) {
+			claim = place.found == 1 ? PLD_CLAIM_FILL : PLD_CLAIM_CLEAN;
+			*nr_evicted += place.found == 1 && pld_state_(place.word) == PLD_VALID;
 		}
-	} else if (busy) {
+	} else if (place.busy) {
 		claim = PLD_CLAIM_FULL;
 	}
-	pld_store_release_dev32(&c->sets[set], hand);
+	pld_store_release_dev32(&c->sets[nr], set);
 	return claim;
 }
 
