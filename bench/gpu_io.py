@@ -122,6 +122,8 @@ def show(step, data, on_cpu):
           f"{data.get('of_limit', 0):9.3f}{copied:>10}{peak['threads']:9}"
           f"{data.get('threads_for_0.9', '-'):>8}{data['registers']:6}{latency:>9}{data['took_s']:8.1f}"
           f"  {'' if on_cpu else verdicts(step, peak, data)}", flush=True)
+    if "spread_limit_iops" in peak:
+        print(f"{'':36}{peak['spread_limit_iops'] / 1e6:10.2f} M: the limit with as many buffers as slots")
 
 
 def table(bench, title, steps, emulated):

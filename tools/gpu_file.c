@@ -166,7 +166,9 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	if (err)
 		return pl_gpu_bench_close(&b, err);
 	b.result.limit_name = "pread IOPS";
-	b.result.limit = "as many threads of the CPU as there are proxies, that only call pread";
+	b.result.limit =
+		"as many threads of the CPU as there are proxies, that only call pread, each "
+		"into one buffer; many buffers: into as many as there are slots";
 	pl_gpu_reads_tell(&b, (uint32_t)args.size, args.bytes);
 	return pl_gpu_bench_close(&b, measure(&b, &args));
 }
@@ -179,7 +181,10 @@ const struct pl_command pl_command_gpu_file = {
 		"Kernels read blocks at random places of a file that is in the page cache; threads "
 		"of the CPU serve them. Before each row every block is read through its queues and "
 		"compared; the passes that are timed check that each read succeeds. Beside it "
-		"stand as many threads that only call pread on the same file.",
+		"stand as many threads that only call pread on the same file, each into one "
+		"buffer; "
+		"and the same into as many buffers as the row has slots, which is what the proxies "
+		"do.",
 	.exits = PL_GPU_EXITS,
 	.options = options,
 	.run = run,

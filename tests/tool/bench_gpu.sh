@@ -48,6 +48,7 @@ says out 'one read alone'
 
 expect 0 "$tool" bench gpu file --json "${small[@]}" --dir . --bytes 16K
 json 'd["verified"] and not d["emulated"] and d["rows"][0]["limit_iops"] > 0 and d["proxies"] == 1'
+json 'd["rows"][0]["spread_limit_iops"] > 0'
 only
 
 # Verification sees a single bit, in the first block and in the last.
