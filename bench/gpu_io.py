@@ -3,7 +3,8 @@
 """Measure I/O that kernels start themselves, each beside its limit, in one run.
 
 Runs 'peerlane bench gpu' step by step, each in a process of its own with a time limit. Prints what is emulated and
-what is real in tables apart, with what is asked of each, and writes every raw result as a line of JSON.
+what is real in tables apart, with what is asked of each and how long it took, and writes every raw result as a line
+of JSON. The numbers of I/O and of threads are the command's own, but where a step says otherwise.
 With --cpu the same steps run on the CPU with tiny sizes: to see that they work; nothing is asked of them then.
 """
 
@@ -37,7 +38,7 @@ EMULATED = [
     Step("random 4 KiB reads, 4 proxies", "read --size 4K --proxies 4", f"{TINY} --bytes 16K", rate=12e6,
          share=0.95, threads=4096),
     Step("array, all hits, 4 KiB pages", "array", f"{TINY} --cache 32K", gbps=1000),
-    Step("array, half hits, 4 KiB pages", "array --hit-ratio 0.5 --count 2000000", f"{TINY} --cache 32K"),
+    Step("array, half hits, 4 KiB pages", "array --hit-ratio 0.5 --count 1M", f"{TINY} --cache 32K"),
     Step("sum of an array, cache of 1/4", "sum", TINY_WORK),
     Step("scan of columns, cache of 1/4", "scan", TINY_WORK, share=1),
     Step("BFS, cache of 1/4", "bfs", TINY_WORK, share=1),
@@ -66,26 +67,33 @@ class Bench:
     def run(self, step):
         """The JSON of a step, or None with the reason printed."""
         words = step.words + step.tiny if self.args.cpu else step.words
-        command = [self.tool, "bench", "gpu", *words, "--json", "--backend",
+        command = [self.tool, "bench", "gpu", *words, "--json", "--progress", "--backend",
                    "sim" if self.args.cpu else "cuda"]
+        data, start = None, time.monotonic()
         if words[0] == "file" and self.args.dir:
             command += ["--dir", self.args.dir]
         try:
             p = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, timeout=self.args.timeout, check=False)
-            why = (p.stderr.strip().splitlines() or ["no words"])[-1] if p.returncode else None
-        except subprocess.TimeoutExpired:
-            why = f"no end within {self.args.timeout} s"
+                               stderr=subprocess.PIPE, timeout=self.args.timeout, check=False)
+            why = last_line(p.stderr) if p.returncode else None
+        except subprocess.TimeoutExpired as e:
+            why = f"no end within {self.args.timeout} s ({last_line(e.stderr)})"
         except OSError as e:
             why = str(e)
+        took = round(time.monotonic() - start, 1)
         if why:
             self.failed += 1
-            print(f"{step.text:36} FAILED: {why}", flush=True)
-            self.keep({"step": step.text, "failed": why})
-            return None
-        data = json.loads(p.stdout)
-        self.keep({"step": step.text, "command": " ".join(words), **data})
+            print(f"{step.text:36} FAILED after {took} s: {why}", flush=True)
+            self.keep({"step": step.text, "failed": why, "took_s": took})
+        else:
+            data = {"step": step.text, "command": " ".join(words), "took_s": took, **json.loads(p.stdout)}
+            self.keep(data)
         return data
+
+
+def last_line(text):
+    """Of what a step said, if it did."""
+    return ((text or b"").decode(errors="replace").strip().splitlines() or ["no words"])[-1]
 
 
 def verdicts(step, peak, data):
@@ -112,14 +120,16 @@ def show(step, data, on_cpu):
     latency = f"{data['latency_us']:.1f}" if "latency_us" in data else "-"
     print(f"{step.text:36}{peak['iops'] / 1e6:10.2f} {data['unit']:8}{gbps:>9}{limit / 1e6:10.2f}"
           f"{data.get('of_limit', 0):9.3f}{copied:>10}{peak['threads']:9}"
-          f"{data.get('threads_for_0.9', '-'):>8}{data['registers']:6}{latency:>9}"
+          f"{data.get('threads_for_0.9', '-'):>8}{data['registers']:6}{latency:>9}{data['took_s']:8.1f}"
           f"  {'' if on_cpu else verdicts(step, peak, data)}", flush=True)
+    if "spread_limit_iops" in peak:
+        print(f"{'':36}{peak['spread_limit_iops'] / 1e6:10.2f} M: the limit with as many buffers as slots")
 
 
 def table(bench, title, steps, emulated):
     """Run steps; emulated and real ones never meet."""
     print(f"\n{title}\n{'work':36}{'million':>10} {'':8}{'GB/s':>9}{'limit M':>10}{'of limit':>9}{'copied M':>10}"
-          f"{'threads':>9}{'for 0.9':>8}{'regs':>6}{'alone us':>9}  asked for", flush=True)
+          f"{'threads':>9}{'for 0.9':>8}{'regs':>6}{'alone us':>9}{'took s':>8}  asked for", flush=True)
     for step in steps:
         if bench.args.only and bench.args.only not in step.text:
             continue
@@ -133,17 +143,18 @@ def table(bench, title, steps, emulated):
 def main():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("--cpu", action="store_true", help="kernels run on the CPU, with tiny sizes")
-    ap.add_argument("--timeout", type=int, default=120, help="seconds for one step")
+    ap.add_argument("--timeout", type=int, default=60, help="seconds for one step")
     ap.add_argument("--dir", help="where the file goes (default: $TMPDIR, or /tmp)")
     ap.add_argument("--out", help="file for the raw results, one JSON object a line")
     ap.add_argument("--only", help="steps whose text contains this")
     args = ap.parse_args()
-    bench = Bench(args)
+    bench, start = Bench(args), time.monotonic()
     print(f"{time.strftime('%Y-%m-%d')}  Linux {platform.release()}, {os.cpu_count()} CPUs"
           + ("; kernels run on the CPU: these are no speeds of a GPU" if args.cpu else ""))
     bench.keep({"step": "machine", "linux": platform.release(), "cpus": os.cpu_count(), "cpu": args.cpu})
     table(bench, "EMULATED: proxies play a drive of host memory, or one that moves nothing", EMULATED, True)
     table(bench, "real: an ordinary file, by proxies", REAL, False)
+    print(f"\nall took {time.monotonic() - start:.1f} s")
     return 1 if bench.failed else 0
 
 

@@ -26,6 +26,7 @@ struct pl_file_op {
 	uint16_t cid;
 	uint8_t opcode;
 	bool durable;
+	bool nowait; /* in the ring: only what is there at once */
 	bool in_use;
 };
 

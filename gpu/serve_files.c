@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Commands carried out on files. What the page cache has is read at once; everything else goes through an
- * io_uring of the proxy, or, where that is not allowed, makes the proxy wait.
+ * Commands carried out on files. What the page cache has is read at once: a few commands by a call each, many
+ * by one call for a batch, through an io_uring of the proxy. Everything else goes through the ring, too, or,
+ * where that is not allowed, makes the proxy wait.
  */
 #include "files.h"
 
@@ -15,11 +16,18 @@
 
 #define RING_DEPTH 256u
 #define COLLECT 64u
+/* With fewer commands a call for each is cheaper than the ring; more at once gain nothing. */
+#define FEWEST 8u
+#define BATCH 32u
+/* Commands that are written by a device are not in the cache of this CPU: fetched so far ahead. */
+#define AHEAD 8u
 #define DNR (PL_NVME_CQE_DNR >> 1)
 
 /* A proxy's own. */
 struct lane {
 	struct pl_ring *ring;		  /* NULL: none is allowed */
+	bool has_files;			  /* it knows the files by number */
+	unsigned int unsent;		  /* in it, and the kernel was not told */
 	struct pl_file_op *first, **last; /* waiting for room in it */
 };
 
@@ -125,8 +133,8 @@ static uint64_t tag_of(const struct pl_files *files, const struct pl_file_op *op
 static void push(struct pl_proxy *p, struct pl_file_op *op)
 {
 	struct lane *lane = p->own;
-	unsigned int flags = 0;
-	int err;
+	unsigned int flags = op->nowait ? PL_RING_NOWAIT : 0;
+	int fd = op->file->fd, err;
 
 	if (!lane->ring) {
 		do_now(op);
@@ -136,11 +144,16 @@ static void push(struct pl_proxy *p, struct pl_file_op *op)
 		flags = PL_RING_WRITE | (op->durable ? PL_RING_DURABLE : 0);
 	else if (op->opcode == PL_NVME_FLUSH)
 		flags = PL_RING_SYNC;
-	err = pl_ring_push(lane->ring, flags, op->file->fd, op->data + op->done,
-			   op->bytes - op->done, (off_t)(op->offset + op->done),
-			   tag_of(files_of(p), op));
-	if (!err)
+	if (lane->has_files) {
+		flags |= PL_RING_FILE;
+		fd = (int)(op->file - files_of(p)->files);
+	}
+	err = pl_ring_push(lane->ring, flags, fd, op->data + op->done, op->bytes - op->done,
+			   (off_t)(op->offset + op->done), tag_of(files_of(p), op));
+	if (!err) {
+		lane->unsent++;
 		return;
+	}
 	op->next = NULL;
 	*lane->last = op;
 	lane->last = &op->next;
@@ -153,26 +166,47 @@ static bool read_now(struct pl_file_op *op)
 	struct iovec v;
 	ssize_t n;
 
-	if (f->direct || __atomic_load_n(&f->no_nowait, __ATOMIC_RELAXED))
-		return false;
 	do {
 		v = (struct iovec){ op->data + op->done, op->bytes - op->done };
 		n = preadv2(f->fd, &v, 1, (off_t)(op->offset + op->done),
 			    f->in_memory ? 0 : RWF_NOWAIT);
-		if (n < 0 && errno == EOPNOTSUPP) {
+		if (n < 0 && errno == EOPNOTSUPP)
 			__atomic_store_n(&f->no_nowait, true, __ATOMIC_RELAXED);
-			return false;
-		}
 		/* Errors are for those who look again. */
 		if (n < 0)
 			return false;
 		if (!n && op->done < op->need)
 			return false;
 	} while (!advance(op, n));
+	pl_proxy_count(&op->queue->counts.cached, 1);
 	return true;
 }
 
-static void start_op(struct pl_proxy *p, struct pl_proxy_queue *q, const struct pl_nvme_sqe *sqe)
+/* The same, by the ring, has ended so. */
+static void read_at_once(struct pl_proxy *p, struct pl_file_op *op, int result)
+{
+	op->nowait = false;
+	if (result == -EOPNOTSUPP)
+		__atomic_store_n(&op->file->no_nowait, true, __ATOMIC_RELAXED);
+	if (result < 0 || (!result && op->done < op->need) || !advance(op, result))
+		push(p, op);
+	else
+		pl_proxy_count(&op->queue->counts.cached, 1);
+}
+
+static void start_read(struct pl_proxy *p, struct pl_file_op *op, bool many)
+{
+	const struct pl_file *f = op->file;
+	const bool try = !f->direct && !__atomic_load_n(&f->no_nowait, __ATOMIC_RELAXED);
+
+	if (try && (f->in_memory || !many) && read_now(op))
+		return;
+	op->nowait = try && many && !f->in_memory;
+	push(p, op);
+}
+
+static void start_op(struct pl_proxy *p, struct pl_proxy_queue *q, const struct pl_nvme_sqe *sqe,
+		     bool many)
 {
 	struct pl_files *files = files_of(p);
 	struct pl_proxy_command c;
@@ -204,22 +238,10 @@ static void start_op(struct pl_proxy *p, struct pl_proxy_queue *q, const struct 
 	end = end > c.offset ? end - c.offset : 0;
 	op->need = end < c.bytes ? (uint32_t)end : c.bytes;
 	q->in_flight++;
-	if (sqe->opcode == PL_NVME_READ && read_now(op))
-		pl_proxy_count(&q->counts.cached, 1);
+	if (sqe->opcode == PL_NVME_READ)
+		start_read(p, op, many);
 	else
 		push(p, op);
-}
-
-static void serve(struct pl_proxy *p, struct pl_proxy_queue *q, uint32_t nr)
-{
-	const uint32_t from = q->head;
-	struct pl_nvme_sqe sqe;
-
-	q->head += nr;
-	for (uint32_t i = 0; i < nr; i++) {
-		memcpy(&sqe, &q->sq[(from + i) & (q->depth - 1)], sizeof(sqe));
-		start_op(p, q, &sqe);
-	}
 }
 
 static void push_waiting(struct pl_proxy *p)
@@ -245,14 +267,37 @@ static unsigned int progress(struct pl_proxy *p, unsigned int wait_us)
 	if (!lane->ring || !pl_ring_in_flight(lane->ring))
 		return 0;
 	nr = pl_ring_collect(lane->ring, done, COLLECT, wait_us);
+	lane->unsent = 0;
 	for (int i = 0; i < nr; i++) {
 		struct pl_file_op *op = &files_of(p)->ops[done[i].tag];
 
-		if (!advance(op, done[i].result))
+		if (op->nowait)
+			read_at_once(p, op, done[i].result);
+		else if (!advance(op, done[i].result))
 			push(p, op);
 	}
 	push_waiting(p);
 	return nr > 0 ? (unsigned int)nr : 0;
+}
+
+static void serve(struct pl_proxy *p, struct pl_proxy_queue *q, uint32_t nr)
+{
+	const uint32_t from = q->head, mask = q->depth - 1;
+	const struct lane *lane = p->own;
+	const bool many = lane->ring && nr >= FEWEST;
+	struct pl_nvme_sqe sqe;
+
+	q->head += nr;
+	for (uint32_t i = 0; i < nr && i < AHEAD; i++)
+		__builtin_prefetch(&q->sq[(from + i) & mask]);
+	for (uint32_t i = 0; i < nr; i++) {
+		if (i + AHEAD < nr)
+			__builtin_prefetch(&q->sq[(from + i + AHEAD) & mask]);
+		memcpy(&sqe, &q->sq[(from + i) & mask], sizeof(sqe));
+		start_op(p, q, &sqe, many);
+		if (lane->unsent >= BATCH)
+			progress(p, 0);
+	}
 }
 
 static bool busy(const struct pl_proxy *p)
@@ -260,6 +305,19 @@ static bool busy(const struct pl_proxy *p)
 	const struct lane *lane = p->own;
 
 	return lane->ring && (lane->first || pl_ring_in_flight(lane->ring));
+}
+
+static int register_files(const struct pl_files *files, struct pl_ring *ring)
+{
+	int *fds = calloc(files->nr, sizeof(*fds)), err;
+
+	if (!fds)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < files->nr; i++)
+		fds[i] = files->files[i].fd;
+	err = pl_ring_files(ring, fds, files->nr);
+	free(fds);
+	return err;
 }
 
 static int start(struct pl_proxy *p)
@@ -279,6 +337,8 @@ static int start(struct pl_proxy *p)
 		free(lane);
 		return pl_fail(err, "no io_uring for a proxy: %s", strerror(-err));
 	}
+	if (lane->ring)
+		lane->has_files = !register_files(files, lane->ring);
 	for (uint32_t i = p->index; i < files->dev->shape.nr_queues; i += p->all->nr_threads)
 		p->all->queues[i].ops = files->ops + (size_t)i * files->dev->shape.nr_slots;
 	return 0;

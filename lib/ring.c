@@ -94,6 +94,11 @@ int pl_ring_create(struct pl_ring **out, unsigned int depth, void *mem, size_t b
 	return 0;
 }
 
+int pl_ring_files(struct pl_ring *r, const int *fds, unsigned int nr)
+{
+	return io_uring_register_files(&r->uring, fds, nr);
+}
+
 void pl_ring_destroy(struct pl_ring *r)
 {
 	if (!r)
@@ -150,6 +155,10 @@ int pl_ring_push(struct pl_ring *r, unsigned int flags, int fd, void *mem, size_
 		io_uring_prep_read(sqe, fd, mem, (unsigned int)bytes, (uint64_t)offset);
 	if (flags & PL_RING_DURABLE)
 		sqe->rw_flags = RWF_DSYNC;
+	if (flags & PL_RING_NOWAIT)
+		sqe->rw_flags = RWF_NOWAIT;
+	if (flags & PL_RING_FILE)
+		sqe->flags |= IOSQE_FIXED_FILE;
 	io_uring_sqe_set_data64(sqe, tag);
 	r->in_flight++;
 	return 0;

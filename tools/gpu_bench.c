@@ -26,7 +26,8 @@ static void set_defaults(struct pl_gpu_bench *b, uint64_t gpu_count, uint64_t cp
 	a->depth = a->depth ? a->depth : DEFAULT_DEPTH;
 	a->proxies = a->proxies ? a->proxies : on_gpu ? 4 : 1;
 	a->repeat = a->repeat ? a->repeat : 3;
-	a->count = a->count ? a->count : on_gpu ? gpu_count : cpu_count;
+	b->most_count = a->count ? 0 : on_gpu ? gpu_count : cpu_count;
+	b->start_ns = pld_clock_ns();
 }
 
 static int check(const struct pl_gpu_bench *b)
@@ -87,6 +88,19 @@ int pl_gpu_bench_close(struct pl_gpu_bench *b, int err)
 	return wrong_options ? PL_EXIT_USAGE : pl_stop_exit(err);
 }
 
+static void begin_row(struct pl_gpu_bench *b, const struct pl_gpu_row *row)
+{
+	const uint64_t count = (uint64_t)row->threads * PL_GPU_COUNT_A_THREAD;
+
+	if (b->most_count)
+		b->args.count = count < b->most_count ? count : b->most_count;
+	b->result.nr_rows++;
+	if (b->args.progress)
+		fprintf(stderr, "%s: row %u of %u, %u threads, begins after %.1f s\n",
+			b->result.what, b->result.nr_rows, b->args.threads.nr, row->threads,
+			(double)(pld_clock_ns() - b->start_ns) / 1e9);
+}
+
 struct pl_gpu_row *pl_gpu_bench_row(struct pl_gpu_bench *b, unsigned int threads)
 {
 	struct pl_gpu_row *row = &b->result.rows[b->result.nr_rows];
@@ -103,7 +117,7 @@ struct pl_gpu_row *pl_gpu_bench_row(struct pl_gpu_bench *b, unsigned int threads
 				 threads, b->args.depth, row->ports);
 		return NULL;
 	}
-	b->result.nr_rows++;
+	begin_row(b, row);
 	return row;
 }
 

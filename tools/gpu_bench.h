@@ -15,9 +15,9 @@
 struct pl_gpu_args {
 	struct pl_option_list threads;
 	unsigned int queues, depth, proxies, repeat, gpu;
-	uint64_t count;
+	uint64_t count; /* of the row that was begun last, if it was not given */
 	const char *backend;
-	bool json;
+	bool json, progress;
 };
 
 #define PL_GPU_OPTIONS(type)                                                                       \
@@ -71,17 +71,26 @@ struct pl_gpu_args {
 		  "CUDA; sim: kernels run on the CPU; or CUDA if it works (default).",             \
 		  0,                                                                               \
 		  0 },                                                                             \
+		{ "progress",                                                                      \
+		  PL_OPTION_FLAG,                                                                  \
+		  offsetof(type, common.progress),                                                 \
+		  NULL,                                                                            \
+		  "Say on standard error which row begins, and when.",                             \
+		  0,                                                                               \
+		  0 },                                                                             \
 	{                                                                                          \
 		"json", PL_OPTION_FLAG, offsetof(type, common.json), NULL,                         \
 			"Print the results as JSON.", 0, 0                                         \
 	}
 
+/* More in a pass of a few threads would only take longer. */
+#define PL_GPU_COUNT_A_THREAD 1024u
+
 #define PL_GPU_COUNT_OPTION(type)                                                                  \
 	{                                                                                          \
 		"count", PL_OPTION_SIZE, offsetof(type, common.count), "N",                        \
-			"I/O of a pass, shared evenly by the threads (default: millions on a "     \
-			"GPU, thousands on "                                                       \
-			"the CPU).",                                                               \
+			"I/O of a pass, shared evenly by the threads (default: 1024 a thread, up " \
+			"to millions on a GPU, thousands on the CPU).",                            \
 			1, 1e12                                                                    \
 	}
 
@@ -96,9 +105,11 @@ struct pl_gpu_bench {
 	struct pl_gpu_run run;
 	struct pl_report report;
 	struct pl_gpu_result result;
+	uint64_t most_count; /* I/O of a pass without --count; 0: that says how many */
+	uint64_t start_ns;
 };
 
-/* gpu_count, cpu_count: I/O of a pass if the options say nothing. A failure is said. */
+/* gpu_count, cpu_count: most I/O of a pass if the options say nothing. A failure is said. */
 int pl_gpu_bench_open(struct pl_gpu_bench *b, const struct pl_gpu_args *args, const char *what,
 		      uint64_t gpu_count, uint64_t cpu_count);
 /* Prints the report if there was no error. Returns the exit status. */
@@ -106,6 +117,7 @@ int pl_gpu_bench_close(struct pl_gpu_bench *b, int err);
 
 /*
  * A row for so many threads: warps are spread over queues. Returns NULL, with words, if they do not fit.
+ * Without --count this also says how many I/O a pass of the row has.
  */
 struct pl_gpu_row *pl_gpu_bench_row(struct pl_gpu_bench *b, unsigned int threads);
 unsigned int pl_gpu_bench_warps(const struct pl_gpu_bench *b, const struct pl_gpu_row *row);

@@ -35,15 +35,16 @@ static const struct pl_option options[] = {
 	{ 0 },
 };
 
-#define PIECE ((size_t)1 << 20)
+#define PIECE ((size_t)64 << 20)
 
 static int write_all(int fd, const struct file_args *a)
 {
-	char *piece = malloc(PIECE);
+	const size_t most = a->bytes < PIECE ? (size_t)a->bytes : PIECE;
+	char *piece = malloc(most);
 	int err = piece ? 0 : -ENOMEM;
 
-	for (uint64_t at = 0; !err && at < a->bytes; at += PIECE) {
-		const size_t bytes = a->bytes - at < PIECE ? (size_t)(a->bytes - at) : PIECE;
+	for (uint64_t at = 0; !err && at < a->bytes; at += most) {
+		const size_t bytes = a->bytes - at < most ? (size_t)(a->bytes - at) : most;
 		ssize_t n;
 
 		pl_gpu_pattern(piece, at, bytes);
@@ -157,7 +158,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	if (!args.dir)
 		args.dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
 	pl_stop_catch();
-	err = pl_gpu_bench_open(&b, &args.common, "file", 2000000, 4000);
+	err = pl_gpu_bench_open(&b, &args.common, "file", 400000, 4000);
 	if (!err && pl_gpu_reads_check(&b, &args.bytes, args.size, args.spoil)) {
 		pl_gpu_bench_close(&b, -EINVAL);
 		return PL_EXIT_USAGE;
@@ -165,7 +166,9 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	if (err)
 		return pl_gpu_bench_close(&b, err);
 	b.result.limit_name = "pread IOPS";
-	b.result.limit = "as many threads of the CPU as there are proxies, that only call pread";
+	b.result.limit =
+		"as many threads of the CPU as there are proxies, that only call pread, each "
+		"into one buffer; many buffers: into as many as there are slots";
 	pl_gpu_reads_tell(&b, (uint32_t)args.size, args.bytes);
 	return pl_gpu_bench_close(&b, measure(&b, &args));
 }
@@ -176,8 +179,12 @@ const struct pl_command pl_command_gpu_file = {
 	.args = "[options]",
 	.detail =
 		"Kernels read blocks at random places of a file that is in the page cache; threads "
-		"of the CPU serve them. Before each row every block is read and compared. Beside "
-		"it stand as many threads that only call pread on the same file.",
+		"of the CPU serve them. Before each row every block is read through its queues and "
+		"compared; the passes that are timed check that each read succeeds. Beside it "
+		"stand as many threads that only call pread on the same file, each into one "
+		"buffer; "
+		"and the same into as many buffers as the row has slots, which is what the proxies "
+		"do.",
 	.exits = PL_GPU_EXITS,
 	.options = options,
 	.run = run,

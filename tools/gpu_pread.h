@@ -5,7 +5,8 @@
 
 #include "gpu_bench.h"
 
-/* Random reads by so many threads, as many as the row has, for its limit. */
+/* Random reads by so many threads, as many as the row has: into one buffer of each thread, for the limit of the
+ * row, and into as many buffers as it has slots. */
 int pl_gpu_pread_measure(struct pl_gpu_bench *b, struct pl_gpu_row *row, int fd, size_t io_bytes,
 			 uint64_t nr_ios, unsigned int nr_threads);
 

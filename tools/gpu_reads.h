@@ -12,7 +12,7 @@ struct pl_gpu_reads {
 	struct plk_read k;
 };
 
-/* What blocks hold, from byte @at on; both are multiples of 8. */
+/* What blocks hold, from byte @at on; both are multiples of 8. Much is written by several threads. */
 void pl_gpu_pattern(char *to, uint64_t at, size_t bytes);
 
 /* Options of the commands: *bytes gets its default, and what does not fit is said. */

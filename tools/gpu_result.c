@@ -74,6 +74,8 @@ static struct json_object *json_row(const struct pl_gpu_result *r, const struct 
 		json_object_object_add(o, "of_limit", pl_gpu_number(iops / limit));
 	if (row->copied > 0)
 		json_object_object_add(o, "copied_iops", pl_gpu_number(row->copied));
+	if (row->spread > 0)
+		json_object_object_add(o, "spread_limit_iops", pl_gpu_number(row->spread));
 	return o;
 }
 
@@ -96,6 +98,8 @@ static void text_row(const struct pl_gpu_result *r, const struct pl_gpu_row *row
 		fprintf(out, "%10s", "-");
 	if (row->copied > 0)
 		fprintf(out, "%16.0f", row->copied);
+	if (row->spread > 0)
+		fprintf(out, "%16.0f", row->spread);
 	fputc('\n', out);
 }
 
@@ -126,9 +130,10 @@ void pl_gpu_result_report(const struct pl_gpu_result *r, struct pl_report *repor
 	pl_report_text(report, "unit", NULL, "%s", unit);
 	if (r->limit)
 		pl_report_text(report, "limit", "compared with", "%s", r->limit);
-	fprintf(report->text, "\n%9s%8s%8s%14s%10s%16s%10s%s\n", "threads", "queues", "slots", unit,
-		"GB/s", r->limit_name ? r->limit_name : "", "of best",
-		peak && peak->copied > 0 ? "    copied first" : "");
+	fprintf(report->text, "\n%9s%8s%8s%14s%10s%16s%10s%s%s\n", "threads", "queues", "slots",
+		unit, "GB/s", r->limit_name ? r->limit_name : "", "of best",
+		peak && peak->copied > 0 ? "    copied first" : "",
+		peak && peak->spread > 0 ? "    many buffers" : "");
 	for (unsigned int i = 0; i < r->nr_rows; i++) {
 		json_object_array_add(rows, json_row(r, &r->rows[i]));
 		text_row(r, &r->rows[i], report->text);

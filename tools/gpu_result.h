@@ -16,6 +16,7 @@ struct pl_gpu_row {
 	double seconds;
 	double limit;  /* I/O a second of what it is compared with; 0: not measured */
 	double copied; /* and of the same after all data were copied to the GPU, copy included */
+	double spread; /* and of what it is compared with, into as many buffers as there are slots */
 };
 
 struct pl_gpu_result {

@@ -5,6 +5,7 @@
 #include "proxy.h"
 
 #include <pthread.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #define BLOCKS 512u
@@ -268,6 +269,127 @@ static void test_1024_queues(void **state)
 	close(fd);
 }
 
+/* ------------------------------------------------------------------ many commands at a time */
+
+#define MANY_QUEUES 6u
+#define MANY_SLOTS 60u
+#define MANY (MANY_QUEUES * MANY_SLOTS)
+
+/* All slots of all queues, found at once by one proxy: reads of blocks from 0 on. Those of @good must succeed,
+ * the others fail. */
+static void read_many(struct peerlane_device *dev, uint32_t good)
+{
+	static struct pld_io io[MANY];
+	struct peerlane_device_info info = { .size = sizeof(info) };
+	struct pld_port port[MANY_QUEUES];
+	struct pld_completion cpl;
+	char *memory = aligned_alloc(16, (size_t)MANY * BLOCK);
+
+	assert_int_equal(peerlane_device_get_info(dev, &info), 0);
+	pl_proxies_park(dev->proxies);
+	for (uint32_t i = 0; i < MANY; i++) {
+		const uint32_t q = i / MANY_SLOTS;
+
+		if (!(i % MANY_SLOTS))
+			pld_port_open(&port[q], &info.queues[q], 0, 1);
+		io[i] = (struct pld_io){ .opcode = PL_NVME_READ,
+					 .nsid = 1,
+					 .lba = i,
+					 .nr_blocks = 1,
+					 .bytes = BLOCK,
+					 .memory = memory + (size_t)i * BLOCK };
+		memset(io[i].memory, 0xee, BLOCK);
+		assert_int_equal(pld_io_start(&port[q], 1, &io[i]), 0);
+	}
+	pl_proxies_go(dev->proxies);
+	for (uint32_t i = 0; i < MANY; i++) {
+		const int err = pld_io_wait(&port[i / MANY_SLOTS], &io[i], FOR_EVER, &cpl);
+
+		assert_int_equal(err, i < good ? 0 : -EIO);
+		assert_int_equal(cpl.status & 0x7ff, i < good ? 0 : PL_NVME_SC_READ_ERROR);
+		if (i < good)
+			assert_true(block_is(memory + (size_t)i * BLOCK, i));
+	}
+	free(memory);
+}
+
+static struct peerlane_device *open_many(int fd)
+{
+	struct peerlane_device_options opt = { .size = sizeof(opt),
+					       .nr_queues = MANY_QUEUES,
+					       .depth = 64,
+					       .slots_per_port = MANY_SLOTS };
+	struct peerlane_device *dev;
+
+	assert_int_equal(peerlane_device_open_files(&dev, &opt, &fd, 1), 0);
+	return dev;
+}
+
+/* In the page cache, not in it, and gone. */
+static void test_many_reads(void **state)
+{
+	int fd = file_make(tmp_dir(), (size_t)MANY * BLOCK);
+	struct peerlane_device *dev = open_many(fd);
+	char block[BLOCK];
+	struct iovec v = { block, BLOCK };
+	uint64_t before;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		read_many(dev, MANY);
+	assert_int_equal(TOTAL(dev, bytes_read), 3 * MANY * BLOCK);
+	if (preadv2(fd, &v, 1, 0, RWF_NOWAIT) == BLOCK)
+		assert_true(TOTAL(dev, cached) > 0);
+	assert_int_equal(fsync(fd), 0);
+	for (int i = 0; i < 3; i++) {
+		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		read_many(dev, MANY);
+	}
+	assert_int_equal(TOTAL(dev, errors), 0);
+	before = TOTAL(dev, cached);
+	assert_int_equal(ftruncate(fd, 100 * BLOCK), 0);
+	read_many(dev, 100);
+	assert_int_equal(TOTAL(dev, errors), MANY - 100);
+	assert_true(TOTAL(dev, cached) <= before + 100);
+	peerlane_device_close(dev);
+	close(fd);
+}
+
+/* What the file does not have of its last block is zero. */
+static void test_many_reads_to_the_end(void **state)
+{
+	const size_t bytes = (size_t)(MANY - 1) * BLOCK + 100;
+	int fd = file_make(tmp_dir(), bytes);
+	struct peerlane_device *dev = open_many(fd);
+	struct pl_proxy_queue *q = &dev->proxies->queues[MANY_QUEUES - 1];
+	char block[BLOCK];
+	const char *last = q->data + (size_t)(MANY_SLOTS - 1) * 4096;
+
+	(void)state;
+	fill_block(block, MANY - 1);
+	memset(block + 100, 0, BLOCK - 100);
+	pl_proxies_park(dev->proxies);
+	memset(q->data, 0xee, (size_t)MANY_SLOTS * 4096);
+	for (uint32_t i = 0; i < MANY_SLOTS; i++) {
+		struct pl_nvme_sqe *sqe = pl_queues_sq(dev, q->index) + i;
+
+		sqe->opcode = PL_NVME_READ;
+		sqe->nsid = 1;
+		sqe->cid = (uint16_t)i;
+		sqe->cdw10 = MANY - MANY_SLOTS + i;
+		sqe->dptr.prp.prp1 = q->prp + i * (uint64_t)4096;
+	}
+	pl_proxies_go(dev->proxies);
+	pld_ring(pl_queues_sq_doorbell(dev->control.cpu, q->index), MANY_SLOTS);
+	wait_for(dev, MANY_SLOTS);
+	pl_proxies_park(dev->proxies);
+	assert_int_equal(TOTAL(dev, errors), 0);
+	assert_memory_equal(last, block, BLOCK);
+	pl_proxies_go(dev->proxies);
+	peerlane_device_close(dev);
+	close(fd);
+}
+
 /* ------------------------------------------------------------------ rings that hold anything */
 
 static uint32_t next_random(uint32_t *seed)
@@ -462,6 +584,8 @@ int main(void)
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_proxies_stand_still),
 		cmocka_unit_test(test_1024_queues),
+		cmocka_unit_test(test_many_reads),
+		cmocka_unit_test(test_many_reads_to_the_end),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_same_id_twice),
 		cmocka_unit_test(test_full_cq),

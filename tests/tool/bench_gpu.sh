@@ -25,6 +25,18 @@ json 'd["rows"][0]["ports_per_queue"] == 3 and d["rows"][0]["slots_per_port"] ==
 expect 1 "$tool" bench gpu ring "${small[@]}" --threads 16 --queues 1 --depth 4
 says err 'no slot for each of 4 warps'
 
+# Without --count a pass has 1024 I/O for each thread, up to a limit; with it, as many.
+expect 0 "$tool" bench gpu ring --json --repeat 1 --threads 4 --progress
+says err 'row 1 of 1, 4 threads'
+json 'd["rows"][0]["ios"] == 4096'
+expect 0 "$tool" bench gpu read --json --repeat 1 --threads 4 --bytes 16K
+[ ! -s err ] || fail 'progress that nobody asked for'
+json 'd["rows"][0]["ios"] == 4000 and "through its queues" in d["verification"]'
+
+# So many bytes that several threads write them.
+expect 0 "$tool" bench gpu read --json "${small[@]}" --count 4 --size 2M --bytes 26M
+json 'd["verified"] and d["bytes"] == 26 << 20'
+
 for size in 512 2K 8K; do
 	expect 0 "$tool" bench gpu read --json "${small[@]}" --size $size --bytes 24K
 	json 'd["verified"] and d["emulated"] and d["latency_us"] > 0 and d["bytes"] == 24576'
@@ -36,6 +48,7 @@ says out 'one read alone'
 
 expect 0 "$tool" bench gpu file --json "${small[@]}" --dir . --bytes 16K
 json 'd["verified"] and not d["emulated"] and d["rows"][0]["limit_iops"] > 0 and d["proxies"] == 1'
+json 'd["rows"][0]["spread_limit_iops"] > 0'
 only
 
 # Verification sees a single bit, in the first block and in the last.
@@ -109,7 +122,13 @@ says out 'no speeds of a GPU'
 python3 -c 'import json
 lines = [json.loads(line) for line in open("lines")]
 assert len(lines) == 2 and lines[1]["emulated"] and lines[1]["rows"]' || fail 'the raw results'
-# A step that fails is said and does not end the others.
+says out 'all took'
+# A step that fails is said, with its last words, and does not end the others.
+mkdir -p broken/tools
+printf '#!/bin/sh\necho "row 3 of 7" >&2\nexit 1\n' >broken/tools/peerlane
+chmod +x broken/tools/peerlane
+PEERLANE_BUILD=broken expect 1 "$source_dir/bench/gpu_io.py" --cpu
+grep -qE '^BFS, .* FAILED after [0-9.]+ s: row 3 of 7$' out || fail 'the last words of a step'
 PEERLANE_BUILD=/nowhere expect 1 "$source_dir/bench/gpu_io.py" --cpu
 
 # A file may have that name.
