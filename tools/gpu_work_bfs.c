@@ -3,6 +3,7 @@
 #include "gpu_work.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,21 +17,82 @@ static uint32_t *edges_of(const struct pl_gpu_work *w)
 	return (uint32_t *)(w->memory + w->shape.edges_at);
 }
 
-/* Every vertex has an edge to the next, so that all can be reached, and others to anywhere. */
+/* Vertices by rank: the lower, the more edges go out and come in. The ranks are spread over the vertices. */
+struct ranks {
+	uint64_t nr, step, back; /* step * back is 1, modulo nr */
+};
+
+static uint64_t common(uint64_t a, uint64_t b)
+{
+	return b ? common(b, a % b) : a;
+}
+
+static struct ranks make_ranks(uint64_t nr)
+{
+	struct ranks r = { .nr = nr, .step = nr * 5 / 8 + 1, .back = 1 };
+	int64_t a = 0, b = 1, rest, whole;
+	uint64_t x, y;
+
+	while (common(r.step, nr) != 1)
+		r.step++;
+	/* Euclid's way to the inverse. */
+	for (x = nr, y = r.step % nr; y > 1;) {
+		whole = (int64_t)(x / y);
+		rest = a - whole * b;
+		a = b;
+		b = rest;
+		x %= y;
+		whole = (int64_t)x;
+		x = y;
+		y = (uint64_t)whole;
+	}
+	r.back = b < 0 ? (uint64_t)(b + (int64_t)nr) : (uint64_t)b;
+	return r;
+}
+
+static uint64_t rank_of(const struct ranks *r, uint64_t vertex)
+{
+	return (vertex * r->step + r->nr / 2) % r->nr;
+}
+
+static uint64_t vertex_of(const struct ranks *r, uint64_t rank)
+{
+	return (rank + r->nr - r->nr / 2) % r->nr * r->back % r->nr;
+}
+
+/* Degrees follow a power law with the exponent 2.5, as those of many networks: three times the least on average. */
+static uint64_t degree_of(const struct ranks *r, uint64_t vertex, uint32_t average)
+{
+	const double share = (double)r->nr / (double)(rank_of(r, vertex) + 1);
+	const double degree = average / 3.0 * cbrt(share * share);
+
+	return degree < 1 ? 1 : (uint64_t)degree;
+}
+
+/* Where an edge leads: likelier to a vertex with many, by the same law. */
+static uint32_t end_of(const struct ranks *r, uint64_t edge)
+{
+	const uint64_t u = plk_mix(edge + 0x5bd1e995) >> 32, cube = (u * u >> 32) * u >> 32;
+
+	return (uint32_t)vertex_of(r, cube * r->nr >> 32);
+}
+
+/* Every vertex has an edge to the next, so that all can be reached. */
 static void make_graph(struct pl_gpu_work *w)
 {
-	const uint32_t least = w->edges / 4, more = 2 * (w->edges - least);
 	const uint64_t room = w->bytes - 8;
 	uint64_t *offsets = offsets_of(w), nr = 0, most;
+	struct ranks ranks;
 	uint32_t *edges;
 
 	w->nr_vertices = (uint32_t)(room / (8 + w->edges * 4));
 	w->shape.edges_at = ((uint64_t)w->nr_vertices + 1) * 8;
 	most = (w->bytes - w->shape.edges_at) / 4;
 	edges = edges_of(w);
+	ranks = make_ranks(w->nr_vertices);
 	for (uint32_t v = 0; v < w->nr_vertices; v++) {
 		const uint64_t left = most - nr, needed = w->nr_vertices - v;
-		uint64_t degree = least + plk_mix(v) % (more + 1);
+		uint64_t degree = degree_of(&ranks, v, w->edges);
 
 		/* One for each of those that come. */
 		if (degree > left - needed + 1)
@@ -38,7 +100,7 @@ static void make_graph(struct pl_gpu_work *w)
 		offsets[v] = nr;
 		edges[nr++] = v + 1 < w->nr_vertices ? v + 1 : 0;
 		for (uint64_t i = 1; i < degree; i++, nr++)
-			edges[nr] = (uint32_t)(plk_mix(nr + 0x5bd1e995) % w->nr_vertices);
+			edges[nr] = end_of(&ranks, nr);
 	}
 	offsets[w->nr_vertices] = nr;
 }

@@ -331,7 +331,7 @@ PLD_FN struct pld_place pld_find_victim_(const struct pld_cache *c, uint32_t fir
 		}
 		place.busy = 0;
 		if (word & keep)
-			pld_cas_dev64(&c->words[place.frame], word, word & ~keep);
+			pld_cas_relaxed_dev64(&c->words[place.frame], word, word & ~keep);
 		else if (!turn && !stay)
 			continue;
 		else if (!(word & PLD_DIRTY))

@@ -16,13 +16,13 @@
  *	pld_lane()			which one this is
  *	pld_load_{relaxed,acquire}_{dev,sys}(p)		32 or 64 bits, by name: ...32, ...64
  *	pld_store_{relaxed,release}_{dev,sys}(p, v)
- *	pld_exchange_dev32(p, v), pld_cas_dev64(p, old, new), pld_add_dev{32,64}(p, v), pld_or_dev32(p, v),
- *	pld_and_dev32(p, v)		acquire and release; give what was there before
- *	pld_lock_dev32(p)		put 1, acquire only; gives what was there before
- *	pld_take_dev64(p, v)		add, acquire only; gives what was there before
+ *	pld_exchange_dev32(p, v), pld_add_dev32(p, v)	acquire and release; give what was there before
+ *	pld_cas_dev64(p, old, new), pld_or_dev32(p, v), pld_lock_dev32(p) (puts 1), pld_take_dev64(p, v) (adds)
+ *					acquire only: a release makes a GPU wait for all its stores
+ *	pld_cas_release_dev64(p, old, new)	release only
+ *	pld_cas_relaxed_dev64(p, old, new)	neither
  *	pld_give_dev64(p, v)		add, release only, no answer
  *	pld_count_dev64(p, v)		add, no order, no answer: statistics
- *	pld_cas_relaxed_dev64(p, old, new)	the same without an order
  *	pld_load_fresh_sys(p, bit, was, v)	sixteen bytes, 16-aligned, of which the last two are written
  *					last: loads them, unless that bit of these is still as it was. What
  *					their writer wrote before is seen after this. Returns whether

@@ -61,24 +61,27 @@ PLD_STORE_(release_sys64, uint64_t, __ATOMIC_RELEASE)
 
 PLD_ATOM_(exchange_dev32, uint32_t, exchange_n)
 PLD_ATOM_(add_dev32, uint32_t, fetch_add)
-PLD_ATOM_(add_dev64, uint64_t, fetch_add)
-PLD_ATOM_(or_dev32, uint32_t, fetch_or)
-PLD_ATOM_(and_dev32, uint32_t, fetch_and)
 
 #undef PLD_LOAD_
 #undef PLD_STORE_
 #undef PLD_ATOM_
 
-PLD_FN uint64_t pld_cas_dev64(uint64_t *p, uint64_t expected, uint64_t v)
-{
-	__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-	return expected;
-}
+#define PLD_CAS_(name, success, failure)                                                           \
+	PLD_FN uint64_t pld_##name(uint64_t *p, uint64_t expected, uint64_t v)                     \
+	{                                                                                          \
+		__atomic_compare_exchange_n(p, &expected, v, 0, success, failure);                 \
+		return expected;                                                                   \
+	}
 
-PLD_FN uint64_t pld_cas_relaxed_dev64(uint64_t *p, uint64_t expected, uint64_t v)
+PLD_CAS_(cas_dev64, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)
+PLD_CAS_(cas_release_dev64, __ATOMIC_RELEASE, __ATOMIC_RELAXED)
+PLD_CAS_(cas_relaxed_dev64, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+
+#undef PLD_CAS_
+
+PLD_FN uint32_t pld_or_dev32(uint32_t *p, uint32_t v)
 {
-	__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	return expected;
+	return __atomic_fetch_or(p, v, __ATOMIC_ACQUIRE);
 }
 
 PLD_FN uint32_t pld_lock_dev32(uint32_t *p)

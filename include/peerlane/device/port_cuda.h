@@ -63,32 +63,36 @@ PLD_STORE_(release_sys64, uint64_t, "release.sys.global.u64", "l")
 
 PLD_ATOM_(exchange_dev32, uint32_t, "exch.b32", "r")
 PLD_ATOM_(add_dev32, uint32_t, "add.u32", "r")
-PLD_ATOM_(add_dev64, uint64_t, "add.u64", "l")
-PLD_ATOM_(or_dev32, uint32_t, "or.b32", "r")
-PLD_ATOM_(and_dev32, uint32_t, "and.b32", "r")
 
 #undef PLD_LOAD_
 #undef PLD_STORE_
 #undef PLD_ATOM_
 
-PLD_FN uint64_t pld_cas_dev64(uint64_t *p, uint64_t expected, uint64_t v)
+#define PLD_CAS_(name, order)                                                                      \
+	PLD_FN uint64_t pld_##name(uint64_t *p, uint64_t expected, uint64_t v)                     \
+	{                                                                                          \
+		uint64_t was;                                                                      \
+                                                                                                   \
+		asm volatile("atom." order ".gpu.global.cas.b64 %0, [%1], %2, %3;"                 \
+			     : "=l"(was)                                                           \
+			     : PLD_AT_(p), "l"(expected), "l"(v)                                   \
+			     : "memory");                                                          \
+		return was;                                                                        \
+	}
+
+PLD_CAS_(cas_dev64, "acquire")
+PLD_CAS_(cas_release_dev64, "release")
+PLD_CAS_(cas_relaxed_dev64, "relaxed")
+
+#undef PLD_CAS_
+
+PLD_FN uint32_t pld_or_dev32(uint32_t *p, uint32_t v)
 {
-	uint64_t was;
+	uint32_t was;
 
-	asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3;"
-		     : "=l"(was)
-		     : PLD_AT_(p), "l"(expected), "l"(v)
-		     : "memory");
-	return was;
-}
-
-PLD_FN uint64_t pld_cas_relaxed_dev64(uint64_t *p, uint64_t expected, uint64_t v)
-{
-	uint64_t was;
-
-	asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
-		     : "=l"(was)
-		     : PLD_AT_(p), "l"(expected), "l"(v)
+	asm volatile("atom.acquire.gpu.global.or.b32 %0, [%1], %2;"
+		     : "=r"(was)
+		     : PLD_AT_(p), "r"(v)
 		     : "memory");
 	return was;
 }

@@ -232,7 +232,7 @@ PLD_FN void pld_deliver_(const struct pld_port *port, const struct pld_vec *v)
 
 	/* With one port it is for a lane of this group, which meets the others before it looks. */
 	if (v->w[2] >> 16 == q->qid && slot < port->nr_slots)
-		was = port->marks ? pld_cas_dev64(&port->slots[slot], pending, done)
+		was = port->marks ? pld_cas_release_dev64(&port->slots[slot], pending, done)
 				  : pld_cas_relaxed_dev64(&port->slots[slot], pending, done);
 	if (was != pending)
 		pld_count_dev64(&q->nr_bad, 1);
