@@ -22,6 +22,8 @@ struct plk_array {
 	uint32_t lanes;
 	uint32_t page_bytes;
 	uint32_t order; /* of pages: enum plk_order, no chase */
+	uint32_t
+		ahead; /* pages that a warp has under way beside the one it works on; fewer than lanes */
 	/* Of the scan: keys from 0 on, values behind them. */
 	uint64_t nr_rows, values_at;
 	uint32_t low, high; /* keys that count: low <= key < high */
@@ -91,7 +93,6 @@ PLD_FN void plk_ahead_(struct plk_view *v, int want, uint64_t at)
 		pld_array_prefetch(&v->a, want, at, 1);
 }
 
-#define PLK_AHEAD 3u /* pages under way beside the one that is worked on */
 #define PLK_BATCH 8u
 
 /* Look at sixteen bytes after the other, several under way: all are added up. */
@@ -185,7 +186,7 @@ PLD_FN void plk_sum(const struct plk_array *k, uint32_t warp)
 		const uint64_t ahead = at + rank * step;
 		const char *data;
 
-		plk_ahead_(&v, rank <= PLK_AHEAD && ahead < k->bytes, ahead);
+		plk_ahead_(&v, rank <= k->ahead && ahead < k->bytes, ahead);
 		data = plk_hold_(&v, at);
 		if (!data)
 			break;
@@ -248,6 +249,15 @@ PLD_FN uint64_t plk_add_(const struct plk_array *k, const char *values, uint32_t
 	return sum;
 }
 
+/* The first row of the n-th step of a warp: it takes pages in turn, and one step after the other in each. */
+PLD_FN uint64_t plk_row_(const struct plk_array *k, uint32_t warp, uint32_t rows, uint64_t n)
+{
+	const uint32_t steps = k->page_bytes / 4 / rows;
+	const uint64_t page = warp + n / steps * k->nr_warps;
+
+	return (page * steps + n % steps) * rows;
+}
+
 /*
  * Rows whose key is in a range: how many, and the sum of their values. While keys are looked at, the values
  * of the rows before them come in.
@@ -255,8 +265,9 @@ PLD_FN uint64_t plk_add_(const struct plk_array *k, const char *values, uint32_t
 PLD_FN void plk_scan(const struct plk_array *k, uint32_t warp)
 {
 	const uint32_t rank = pld_rank(k->lanes), rows = plk_step_rows_(k);
-	const uint64_t step = (uint64_t)k->nr_warps * rows;
+	const uint32_t steps = k->page_bytes / 4 / rows;
 	struct plk_counts n = { 0, 0, 0, 0, 0, 0, 0, 0 };
+	uint64_t row = plk_row_(k, warp, rows, 0), values = 0;
 	uint32_t mask = 0, wanted = 0;
 	const char *data;
 	struct plk_view v;
@@ -265,15 +276,14 @@ PLD_FN void plk_scan(const struct plk_array *k, uint32_t warp)
 	if (warp >= k->nr_warps)
 		return;
 	plk_view_open_(&v, &g, k, warp);
-	for (uint64_t row = (uint64_t)warp * rows; !v.err && (row < k->nr_rows || wanted);
-	     row += step) {
-		const uint64_t keys = row + rank * step, values = k->values_at + (row - step) * 4;
+	for (uint64_t i = 1; !v.err && (row < k->nr_rows || wanted); i++) {
+		const uint64_t keys = plk_row_(k, warp, rows, i - 1 + rank * steps);
 		uint32_t found = 0;
 
 		/* One lane asks for the values, others for keys. */
 		plk_ahead_(&v,
-			   rank == PLK_AHEAD ? wanted != 0 : rank < PLK_AHEAD && keys < k->nr_rows,
-			   rank == PLK_AHEAD ? values : keys * 4);
+			   rank == k->ahead ? wanted != 0 : rank < k->ahead && keys < k->nr_rows,
+			   rank == k->ahead ? values : keys * 4);
 		if (row < k->nr_rows) {
 			data = plk_hold_(&v, row * 4);
 			if (!data)
@@ -292,6 +302,8 @@ PLD_FN void plk_scan(const struct plk_array *k, uint32_t warp)
 		}
 		mask = found;
 		wanted = pld_ballot(k->lanes, mask != 0);
+		values = k->values_at + row * 4;
+		row = plk_row_(k, warp, rows, i);
 	}
 	plk_view_close_(&v, &n);
 }
@@ -313,7 +325,7 @@ PLD_FN int plk_get_(struct plk_view *v, int want, uint64_t at, uint64_t *out)
 	return v->err;
 }
 
-#define PLK_LANE_EDGES 4u
+#define PLK_LANE_EDGES 8u
 
 /* Edges to @nr vertices that lie together: those that were not seen are of the next level. Returns whether any. */
 PLD_FN int plk_visit_(const struct plk_array *k, const uint32_t *edges, uint32_t nr)

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define FRAME_ALIGNMENT 4096u
+#define BUSY_PAGES 1024u
+#define MOST_AHEAD 8u
 
 static int set_up(struct pl_gpu_cache *c, struct peerlane_array_options *opt)
 {
@@ -46,6 +48,20 @@ int pl_gpu_cache_check(uint64_t cache_bytes, uint64_t page_bytes)
 		return -EINVAL;
 	}
 	return 0;
+}
+
+/*
+ * Pages for each warp to have under way beside the one it works on: enough in all for a bus to be busy, and few beside those
+ * that the cache holds.
+ */
+static uint32_t pages_ahead(const struct pl_gpu_cache *c)
+{
+	const uint64_t nr = pl_gpu_cache_bytes(c) / c->k.page_bytes / 16;
+	const uint64_t each = (nr < BUSY_PAGES ? nr : BUSY_PAGES) / c->k.nr_warps;
+	const uint32_t most = c->bench->run.width - 1 < MOST_AHEAD ? c->bench->run.width - 1
+								   : MOST_AHEAD;
+
+	return each > most ? most : each ? (uint32_t)each : 1;
 }
 
 int pl_gpu_cache_init(struct pl_gpu_cache *c, struct pl_gpu_bench *b, const struct pl_gpu_row *row,
@@ -90,6 +106,7 @@ int pl_gpu_cache_init(struct pl_gpu_cache *c, struct pl_gpu_bench *b, const stru
 	c->k.nr_warps = pl_gpu_bench_warps(b, row);
 	c->k.lanes = b->run.lanes;
 	c->k.page_bytes = page_bytes;
+	c->k.ahead = pages_ahead(c);
 	return 0;
 }
 

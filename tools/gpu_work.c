@@ -64,7 +64,7 @@ static const struct pl_option scan_options[] = {
 };
 
 static const struct pl_option bfs_options[] = {
-	{ "edges", PL_OPTION_COUNT, AT(edges), "N", "Edges of a vertex, on average (default 64).",
+	{ "edges", PL_OPTION_COUNT, AT(edges), "N", "Edges of a vertex, on average (default 256).",
 	  4, 1024 },
 	WORK_OPTIONS,
 	{ 0 },
@@ -147,7 +147,7 @@ static int tell_array(struct pl_gpu_work *w, struct pl_gpu_cache *c, double firs
 			"%.4g M %s in the first run, which is not in the table", rate / 1e6,
 			w->kind->unit);
 	pl_report_value(&b->report, "hits", json_object_new_int64((int64_t)s.hits), "cache",
-			"%llu hits, %llu misses, %llu evictions, %s read, in %u runs",
+			"%llu hits, %llu misses, %llu evictions; %s read in %u runs",
 			(unsigned long long)s.hits, (unsigned long long)s.misses,
 			(unsigned long long)s.evictions, pl_human_size(s.bytes_read).text,
 			b->args.repeat + 1);
@@ -265,7 +265,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	const struct pl_gpu_work_kind *kind = self == &pl_command_gpu_sum    ? &pl_gpu_work_sum
 					      : self == &pl_command_gpu_scan ? &pl_gpu_work_scan
 									     : &pl_gpu_work_bfs;
-	struct work_args args = { .page = 4096, .edges = 64 };
+	struct work_args args = { .page = 4096, .edges = 256 };
 	struct pl_gpu_bench b;
 	int status, err, first = pl_option_parse(self, argc, argv, &args, &status);
 

@@ -180,9 +180,9 @@ static void test_victims(void **state)
 	assert_int_equal(frame, 2);
 	assert_false(f.words[1] & PLD_USED);
 	assert_int_equal(claim(&f, 8, &frame), PLD_CLAIM_FILL);
-	assert_int_equal(frame, 3);
-	assert_int_equal(claim(&f, 9, &frame), PLD_CLAIM_FILL);
 	assert_int_equal(frame, 1);
+	assert_int_equal(claim(&f, 9, &frame), PLD_CLAIM_FILL);
+	assert_int_equal(frame, 3);
 	/* What is on its way will come free: that is not all in use. */
 	assert_int_equal(claim(&f, 10, &frame), PLD_NONE);
 	for (uint32_t i = 1; i < WAYS; i++)
@@ -238,6 +238,12 @@ static void test_ahead(void **state)
 		f.words[i] |= PLD_FRESH;
 	assert_int_equal(claim(&f, 7, &frame), PLD_CLAIM_FILL);
 	assert_int_equal(frame, 0);
+	/* But not for another that is brought in ahead. */
+	make_full(&f);
+	for (i = 0; i < WAYS; i++)
+		f.words[i] |= PLD_FRESH;
+	assert_int_equal(pld_cache_claim_(&f.c, 7, 0, 1, &frame, &evicted), PLD_NONE);
+	assert_int_equal(f.words[0], TAG(100) | STATE(PLD_VALID) | PLD_FRESH);
 }
 
 /* ------------------------------------------------------------------ what is kept */

@@ -19,7 +19,7 @@
  *
  * Room is made in one frame of the set again and again, where the hand is: the page that came last is the
  * first to go. So a sweep over more than fits leaves most of the other pages in place, for the next sweep
- * to find. Every PLD_STAY pages the hand moves on, to the next frame whose page was not used since it last came
+ * to find. If that frame is in use, another is taken; the hand stays. Every PLD_STAY pages it moves on, to the next frame whose page was not used since it last came
  * by; the page that it leaves stays. So what is used often is kept, and what is not used any more goes.
  *
  * All functions here are of one lane. They give a grip: PLD_NONE, try again; PLD_HELD, the frame is
@@ -306,10 +306,11 @@ PLD_FN struct pld_place pld_find_free_(const struct pld_cache *c, uint32_t first
 
 /*
  * The frame at the hand, or one further on if that is in use or the hand moves on: then a page that was used since
- * the hand came by is passed over once. Dirty pages are taken only if their path is in @room.
+ * the hand came by is passed over once. Dirty pages are taken only if their path is in @room. One that is
+ * brought in ahead does not push out another such.
  */
 PLD_FN struct pld_place pld_find_victim_(const struct pld_cache *c, uint32_t first, uint32_t room,
-					 uint32_t *set, uint64_t word)
+					 int ahead, uint32_t *set, uint64_t word)
 {
 	const int stay = *set / PLD_SET_PAGE < PLD_STAY;
 	uint32_t hand = *set & PLD_SET_HAND;
@@ -330,6 +331,8 @@ PLD_FN struct pld_place pld_find_victim_(const struct pld_cache *c, uint32_t fir
 			continue;
 		}
 		place.busy = 0;
+		if (ahead && word & PLD_FRESH)
+			continue;
 		if (word & keep)
 			pld_cas_relaxed_dev64(&c->words[place.frame], word, word & ~keep);
 		else if (!turn && !stay)
@@ -342,7 +345,7 @@ PLD_FN struct pld_place pld_find_victim_(const struct pld_cache *c, uint32_t fir
 			break;
 	}
 	if (place.found)
-		*set = stay && hand == (*set & PLD_SET_HAND) ? *set + PLD_SET_PAGE : hand;
+		*set = stay ? *set + PLD_SET_PAGE : hand;
 	return place;
 }
 
@@ -369,7 +372,7 @@ PLD_FN int pld_cache_claim_(const struct pld_cache *c, uint64_t page, uint32_t r
 		return PLD_NONE;
 	place = pld_find_free_(c, nr * c->ways, tag, set & PLD_SET_HAND, &at_hand);
 	if (!place.found)
-		place = pld_find_victim_(c, nr * c->ways, room, &set, at_hand);
+		place = pld_find_victim_(c, nr * c->ways, room, !refs, &set, at_hand);
 	if (place.found > 0) {
 		next = place.found == 1 ? pld_fill_word_(tag, refs)
 					: place.word + ((uint64_t)(PLD_WRITING - PLD_VALID)
