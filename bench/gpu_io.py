@@ -38,7 +38,7 @@ EMULATED = [
     Step("random 4 KiB reads, 4 proxies", "read --size 4K --proxies 4", f"{TINY} --bytes 16K", rate=12e6,
          share=0.95, threads=4096),
     Step("array, all hits, 4 KiB pages", "array", f"{TINY} --cache 32K", gbps=1000),
-    Step("array, half hits, 4 KiB pages", "array --hit-ratio 0.5 --count 1M", f"{TINY} --cache 32K"),
+    Step("array, half hits, 4 KiB pages", "array --hit-ratio 0.5 --cache 512M --count 1M", f"{TINY} --cache 32K"),
     Step("sum of an array, cache of 1/4", "sum", TINY_WORK),
     Step("scan of columns, cache of 1/4", "scan", TINY_WORK, share=1),
     Step("BFS, cache of 1/4", "bfs", TINY_WORK, share=1),

@@ -16,7 +16,7 @@
 
 #define RING_DEPTH 256u
 #define COLLECT 64u
-/* With fewer commands a call for each is cheaper than the ring; more at once gain nothing. */
+/* With fewer commands in a round a call for each is cheaper than the ring; more at once gain nothing. */
 #define FEWEST 8u
 #define BATCH 32u
 /* Commands that are written by a device are not in the cache of this CPU: fetched so far ahead. */
@@ -28,6 +28,7 @@ struct lane {
 	struct pl_ring *ring;		  /* NULL: none is allowed */
 	bool has_files;			  /* it knows the files by number */
 	unsigned int unsent;		  /* in it, and the kernel was not told */
+	uint32_t found, before;		  /* commands, in this round and in the last */
 	struct pl_file_op *first, **last; /* waiting for room in it */
 };
 
@@ -258,7 +259,7 @@ static void push_waiting(struct pl_proxy *p)
 	}
 }
 
-static unsigned int progress(struct pl_proxy *p, unsigned int wait_us)
+static unsigned int collect(struct pl_proxy *p, unsigned int wait_us)
 {
 	struct pl_ring_done done[COLLECT];
 	struct lane *lane = p->own;
@@ -283,11 +284,13 @@ static unsigned int progress(struct pl_proxy *p, unsigned int wait_us)
 static void serve(struct pl_proxy *p, struct pl_proxy_queue *q, uint32_t nr)
 {
 	const uint32_t from = q->head, mask = q->depth - 1;
-	const struct lane *lane = p->own;
-	const bool many = lane->ring && nr >= FEWEST;
+	struct lane *lane = p->own;
 	struct pl_nvme_sqe sqe;
+	bool many;
 
 	q->head += nr;
+	lane->found += nr;
+	many = lane->ring && (lane->found >= FEWEST || lane->before >= FEWEST);
 	for (uint32_t i = 0; i < nr && i < AHEAD; i++)
 		__builtin_prefetch(&q->sq[(from + i) & mask]);
 	for (uint32_t i = 0; i < nr; i++) {
@@ -296,8 +299,18 @@ static void serve(struct pl_proxy *p, struct pl_proxy_queue *q, uint32_t nr)
 		memcpy(&sqe, &q->sq[(from + i) & mask], sizeof(sqe));
 		start_op(p, q, &sqe, many);
 		if (lane->unsent >= BATCH)
-			progress(p, 0);
+			collect(p, 0);
 	}
+}
+
+/* A round ends. */
+static unsigned int progress(struct pl_proxy *p, unsigned int wait_us)
+{
+	struct lane *lane = p->own;
+
+	lane->before = lane->found;
+	lane->found = 0;
+	return collect(p, wait_us);
 }
 
 static bool busy(const struct pl_proxy *p)

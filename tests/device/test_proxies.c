@@ -271,9 +271,8 @@ static void test_1024_queues(void **state)
 
 /* ------------------------------------------------------------------ many commands at a time */
 
-#define MANY_QUEUES 6u
-#define MANY_SLOTS 60u
-#define MANY (MANY_QUEUES * MANY_SLOTS)
+#define MANY 360u
+#define MOST_QUEUES 60u
 
 /* All slots of all queues, found at once by one proxy: reads of blocks from 0 on. Those of @good must succeed,
  * the others fail. */
@@ -281,16 +280,18 @@ static void read_many(struct peerlane_device *dev, uint32_t good)
 {
 	static struct pld_io io[MANY];
 	struct peerlane_device_info info = { .size = sizeof(info) };
-	struct pld_port port[MANY_QUEUES];
+	struct pld_port port[MOST_QUEUES];
 	struct pld_completion cpl;
 	char *memory = aligned_alloc(16, (size_t)MANY * BLOCK);
+	uint32_t slots;
 
 	assert_int_equal(peerlane_device_get_info(dev, &info), 0);
+	slots = info.slots_per_port;
 	pl_proxies_park(dev->proxies);
 	for (uint32_t i = 0; i < MANY; i++) {
-		const uint32_t q = i / MANY_SLOTS;
+		const uint32_t q = i / slots;
 
-		if (!(i % MANY_SLOTS))
+		if (!(i % slots))
 			pld_port_open(&port[q], &info.queues[q], 0, 1);
 		io[i] = (struct pld_io){ .opcode = PL_NVME_READ,
 					 .nsid = 1,
@@ -303,7 +304,7 @@ static void read_many(struct peerlane_device *dev, uint32_t good)
 	}
 	pl_proxies_go(dev->proxies);
 	for (uint32_t i = 0; i < MANY; i++) {
-		const int err = pld_io_wait(&port[i / MANY_SLOTS], &io[i], FOR_EVER, &cpl);
+		const int err = pld_io_wait(&port[i / slots], &io[i], FOR_EVER, &cpl);
 
 		assert_int_equal(err, i < good ? 0 : -EIO);
 		assert_int_equal(cpl.status & 0x7ff, i < good ? 0 : PL_NVME_SC_READ_ERROR);
@@ -313,12 +314,12 @@ static void read_many(struct peerlane_device *dev, uint32_t good)
 	free(memory);
 }
 
-static struct peerlane_device *open_many(int fd)
+static struct peerlane_device *open_many(int fd, uint32_t nr_queues)
 {
 	struct peerlane_device_options opt = { .size = sizeof(opt),
-					       .nr_queues = MANY_QUEUES,
+					       .nr_queues = nr_queues,
 					       .depth = 64,
-					       .slots_per_port = MANY_SLOTS };
+					       .slots_per_port = MANY / nr_queues };
 	struct peerlane_device *dev;
 
 	assert_int_equal(peerlane_device_open_files(&dev, &opt, &fd, 1), 0);
@@ -326,15 +327,14 @@ static struct peerlane_device *open_many(int fd)
 }
 
 /* In the page cache, not in it, and gone. */
-static void test_many_reads(void **state)
+static void check_many(uint32_t nr_queues)
 {
 	int fd = file_make(tmp_dir(), (size_t)MANY * BLOCK);
-	struct peerlane_device *dev = open_many(fd);
+	struct peerlane_device *dev = open_many(fd, nr_queues);
 	char block[BLOCK];
 	struct iovec v = { block, BLOCK };
 	uint64_t before;
 
-	(void)state;
 	for (int i = 0; i < 3; i++)
 		read_many(dev, MANY);
 	assert_int_equal(TOTAL(dev, bytes_read), 3 * MANY * BLOCK);
@@ -355,33 +355,43 @@ static void test_many_reads(void **state)
 	close(fd);
 }
 
+static void test_many_reads(void **state)
+{
+	(void)state;
+	check_many(6);
+	/* Few in each queue. */
+	check_many(MOST_QUEUES);
+}
+
 /* What the file does not have of its last block is zero. */
+#define LAST_SLOTS (MANY / 6)
+
 static void test_many_reads_to_the_end(void **state)
 {
 	const size_t bytes = (size_t)(MANY - 1) * BLOCK + 100;
 	int fd = file_make(tmp_dir(), bytes);
-	struct peerlane_device *dev = open_many(fd);
-	struct pl_proxy_queue *q = &dev->proxies->queues[MANY_QUEUES - 1];
+	struct peerlane_device *dev = open_many(fd, 6);
+	struct pl_proxy_queue *q = &dev->proxies->queues[5];
 	char block[BLOCK];
-	const char *last = q->data + (size_t)(MANY_SLOTS - 1) * 4096;
+	const char *last = q->data + (size_t)(LAST_SLOTS - 1) * 4096;
 
 	(void)state;
 	fill_block(block, MANY - 1);
 	memset(block + 100, 0, BLOCK - 100);
 	pl_proxies_park(dev->proxies);
-	memset(q->data, 0xee, (size_t)MANY_SLOTS * 4096);
-	for (uint32_t i = 0; i < MANY_SLOTS; i++) {
+	memset(q->data, 0xee, (size_t)LAST_SLOTS * 4096);
+	for (uint32_t i = 0; i < LAST_SLOTS; i++) {
 		struct pl_nvme_sqe *sqe = pl_queues_sq(dev, q->index) + i;
 
 		sqe->opcode = PL_NVME_READ;
 		sqe->nsid = 1;
 		sqe->cid = (uint16_t)i;
-		sqe->cdw10 = MANY - MANY_SLOTS + i;
+		sqe->cdw10 = MANY - LAST_SLOTS + i;
 		sqe->dptr.prp.prp1 = q->prp + i * (uint64_t)4096;
 	}
 	pl_proxies_go(dev->proxies);
-	pld_ring(pl_queues_sq_doorbell(dev->control.cpu, q->index), MANY_SLOTS);
-	wait_for(dev, MANY_SLOTS);
+	pld_ring(pl_queues_sq_doorbell(dev->control.cpu, q->index), LAST_SLOTS);
+	wait_for(dev, LAST_SLOTS);
 	pl_proxies_park(dev->proxies);
 	assert_int_equal(TOTAL(dev, errors), 0);
 	assert_memory_equal(last, block, BLOCK);
