@@ -31,7 +31,8 @@ assert _TENSOR % 8 == 0 and _PART % 8 == 0
 
 def _column(memory: "memoryview[int]", size: int, field: Any) -> "memoryview[int]":
     """A field of 4 or 8 bytes of an array of structures of @size bytes."""
-    return memory.cast("IQ"[field.size == 8])[field.offset // field.size :: size // field.size]
+    numbers = memory.cast("Q") if field.size == 8 else memory.cast("I")
+    return numbers[int(field.offset) // field.size :: size // field.size]
 
 
 def encode(path: Path) -> bytes:
