@@ -153,6 +153,7 @@ static ssize_t part(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *wh
 	whole->cuda = op.cuda;
 	whole->err = err ? err : op.err;
 	whole->p2p += op.p2p;
+	whole->copied += op.copied;
 	return result;
 }
 
@@ -184,6 +185,7 @@ ssize_t pl_io_parts(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op
 		}
 	}
 	copied = at;
+	op->copied = 0;
 	began = pl_now_ns();
 	while (at < to) {
 		size_t end = to - at > ROUND_BYTES ? at + ROUND_BYTES : to;
@@ -195,7 +197,7 @@ ssize_t pl_io_parts(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op
 		if (at < end)
 			break;
 	}
-	if (dir == PEERLANE_READ && !op->queue)
+	if (dir == PEERLANE_READ && !op->queue && op->copied == at - copied)
 		pl_window_note_copy(ctx, at - copied, pl_now_ns() - began);
 	return (ssize_t)(at - from);
 }

@@ -235,7 +235,7 @@ int pl_job_init(struct pl_job *job, struct peerlane *ctx, enum peerlane_op op, s
 		ops[i].stop = ops[i].bytes;
 		ops[i].units_left = 0;
 		ops[i].err = ops[i].cuda = 0;
-		ops[i].p2p = 0;
+		ops[i].p2p = ops[i].copied = 0;
 		ops[i].end_ns = 0;
 		ops[i].next = NULL;
 		job->ordered |= op == PEERLANE_WRITE && ops[i].file->append;

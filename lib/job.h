@@ -43,7 +43,8 @@ struct pl_op {
 	size_t stop; /* the bytes before it are in place, or may still get there */
 	int err;     /* why the rest is not; 0 at the end of the file */
 	int cuda;
-	size_t p2p; /* bytes that went between drive and GPU memory */
+	size_t p2p;    /* bytes that went between drive and GPU memory */
+	size_t copied; /* bytes that went by a slot and the page cache */
 	uint64_t end_ns;
 	struct pl_op *next; /* that has ended and was not told of yet */
 };

@@ -64,6 +64,8 @@ void pl_pipe_finish(struct pl_job *job, unsigned int u, size_t got, int err, int
 		pl_stats_path(&job->ctx->stats, job->op, slot->path, got);
 	if (slot->path == PEERLANE_PATH_P2P)
 		op->p2p += got;
+	else if (slot->path == PEERLANE_PATH_COPY)
+		op->copied += got;
 	slot->state = PL_SLOT_FREE;
 	job->finished++;
 	/* A slot is taken again only after all units before are past: see the top of the file. */

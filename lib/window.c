@@ -18,6 +18,9 @@
 #define MIN_BYTES (64ul << 20)
 /* Windows mapped at a time: one being copied, one being pinned, one being released. */
 #define IN_FLIGHT 3
+/* What was measured grows old, and may have been a bad moment: after so much in place, the end of a read is copied. */
+#define AGAIN_AFTER (4ul << 30)
+#define AGAIN_BYTES (128ul << 20)
 /* Copying faster than this (bytes per microsecond) leaves nothing to gain in place. */
 #define FAST_COPY 25000u
 
@@ -33,6 +36,7 @@ struct window {
 struct reader {
 	struct peerlane *ctx;
 	const struct pl_seg *seg;
+	size_t bytes; /* of the segment, from its start */
 	struct pl_lane_queue *queue;
 	struct window windows[IN_FLIGHT];
 	unsigned int oldest, nr;
@@ -72,8 +76,19 @@ bool pl_window_wanted(struct peerlane *ctx, const struct pl_seg *seg, char *why,
 
 void pl_window_note_copy(struct peerlane *ctx, size_t bytes, uint64_t ns)
 {
-	if (bytes >= MIN_BYTES && ns)
-		__atomic_store_n(&ctx->rates.copy, (uint32_t)(bytes * 1000 / ns), __ATOMIC_RELAXED);
+	if (bytes < MIN_BYTES || !ns)
+		return;
+	__atomic_store_n(&ctx->rates.copy, (uint32_t)(bytes * 1000 / ns), __ATOMIC_RELAXED);
+	__atomic_store_n(&ctx->rates.placed, 0, __ATOMIC_RELAXED);
+}
+
+/* How much of a read goes in place. */
+static size_t share(const struct peerlane *ctx, size_t bytes)
+{
+	if ((ctx->opt.flags & PEERLANE_SAVE_CPU) ||
+	    __atomic_load_n(&ctx->rates.placed, __ATOMIC_RELAXED) < AGAIN_AFTER)
+		return bytes;
+	return bytes > 2 * AGAIN_BYTES ? bytes - AGAIN_BYTES : 0;
 }
 
 /* Waits, within the time-out, until the oldest window was copied, and lets it go. */
@@ -112,8 +127,8 @@ static int start(struct reader *r, size_t at, size_t *next)
 	struct pl_copy copy;
 	int err;
 
-	if (end > (size_t)r->seg->offset + r->seg->bytes)
-		end = (size_t)r->seg->offset + r->seg->bytes;
+	if (end > (size_t)r->seg->offset + r->bytes)
+		end = (size_t)r->seg->offset + r->bytes;
 	w->bytes = end - offset;
 	w->map_bytes = (end - base + 4095) & ~4095ul;
 	if (pl_cache_resident(r->seg->op->file->fd, (off_t)base, w->map_bytes) <
@@ -158,7 +173,7 @@ static int read_windows(struct reader *r)
 	size_t at = 0;
 	int err = 0, err2;
 
-	while (at < r->seg->bytes && !err) {
+	while (at < r->bytes && !err) {
 		if (r->nr == IN_FLIGHT)
 			err = retire(r);
 		if (!err)
@@ -195,6 +210,9 @@ size_t pl_window_read(struct peerlane *ctx, const struct pl_seg *seg, int *faile
 	*failed = 0;
 	if (!pl_window_wanted(ctx, seg, NULL, 0))
 		return 0;
+	r.bytes = share(ctx, seg->bytes);
+	if (!r.bytes)
+		return 0;
 	if (pl_lane_acquire(ctx, 1, 1, &lane))
 		return 0;
 	err = pl_lane_queue(ctx, lane, seg->owner, &r.queue);
@@ -211,6 +229,7 @@ size_t pl_window_read(struct peerlane *ctx, const struct pl_seg *seg, int *faile
 		__atomic_store_n(&ctx->rates.in_place,
 				 (uint32_t)(placed * 1000 / (pl_now_ns() - began + 1)),
 				 __ATOMIC_RELAXED);
+	__atomic_fetch_add(&ctx->rates.placed, placed, __ATOMIC_RELAXED);
 	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_IN_PLACE, placed);
 	return placed;
 }

@@ -14,6 +14,7 @@
 /* What large reads have shown so far, in bytes per microsecond; 0: not measured. */
 struct pl_rates {
 	uint32_t copy, in_place; /* atomic */
+	uint64_t placed;	 /* bytes in place since copying was last measured; atomic */
 	int refused; /* errno with which the driver or kernel refused, 0: never; atomic */
 };
 
@@ -27,7 +28,7 @@ size_t pl_window_read(struct peerlane *ctx, const struct pl_seg *seg, int *err);
 /* Whether a read could go in place, and would; @why receives the reason if not. */
 bool pl_window_wanted(struct peerlane *ctx, const struct pl_seg *seg, char *why, size_t why_bytes);
 
-/* A large read was done by copying: its rate. */
+/* A large read was done by copying from the page cache: its rate. What a device gave says nothing here. */
 void pl_window_note_copy(struct peerlane *ctx, size_t bytes, uint64_t ns);
 
 #endif

@@ -5,6 +5,7 @@
 #include "error.h"
 #include "header_check.h"
 #include "json.h"
+#include "plain.h"
 #include "words.h"
 
 #include <stdlib.h>
@@ -64,10 +65,11 @@ static bool numbers(struct json_object *o, uint64_t *out, size_t max, size_t *nr
 	return true;
 }
 
-static struct pl_tensor *tensor_create(const char *name, const uint64_t *shape, size_t nr_dims)
+static struct pl_tensor *tensor_create(const char *name, size_t name_bytes, const uint64_t *shape,
+				       size_t nr_dims)
 {
-	size_t shape_bytes = nr_dims * sizeof(*shape), name_bytes = strlen(name) + 1;
-	struct pl_tensor *t = calloc(1, sizeof(*t) + shape_bytes + name_bytes);
+	size_t shape_bytes = nr_dims * sizeof(*shape);
+	struct pl_tensor *t = calloc(1, sizeof(*t) + shape_bytes + name_bytes + 1);
 
 	if (!t)
 		return NULL;
@@ -94,13 +96,32 @@ static int read_dtype(const struct reader *r, const char *name, struct json_obje
 	return dtype;
 }
 
+/* One more tensor, which was checked. */
+static int add_tensor(struct reader *r, const struct pl_plain *p)
+{
+	struct pl_tensor *t, **grown;
+
+	grown = more(r->h->tensors, r->h->nr, &r->room, sizeof(*grown));
+	if (!grown)
+		return pl_fail(-ENOMEM, "no memory for the tensors");
+	r->h->tensors = grown;
+	t = tensor_create(p->name, p->name_bytes, p->shape, p->nr_dims);
+	if (!t)
+		return pl_fail(-ENOMEM, "no memory for the tensors");
+	t->dtype = p->dtype;
+	t->begin = p->offsets[0];
+	t->end = p->offsets[1];
+	r->h->tensors[r->h->nr++] = t;
+	return 0;
+}
+
 /* One tensor from the object @o. */
 static int read_tensor(struct reader *r, const char *name, struct json_object *o)
 {
-	uint64_t shape[PL_MAX_DIMS], offsets[2], bytes;
+	struct pl_plain p = { .name = name, .name_bytes = strlen(name) };
 	struct json_object *member;
-	struct pl_tensor *t, **grown;
 	size_t nr_dims, nr_offsets;
+	uint64_t bytes;
 	int err, dtype;
 
 	if (!json_object_is_type(o, json_type_object))
@@ -111,37 +132,29 @@ static int read_tensor(struct reader *r, const char *name, struct json_object *o
 	if (dtype < 0)
 		return dtype;
 	if (!json_object_object_get_ex(o, "shape", &member) ||
-	    !numbers(member, shape, PL_MAX_DIMS, &nr_dims))
+	    !numbers(member, p.shape, PL_MAX_DIMS, &nr_dims))
 		return bad_tensor(r, name, "its shape is missing or not a list of sizes");
 	if (nr_dims > PL_MAX_DIMS)
 		return pl_header_fault(r->file, name, "%zu dimensions; %u are the most", nr_dims,
 				       PL_MAX_DIMS);
 	if (!json_object_object_get_ex(o, "data_offsets", &member) ||
-	    !numbers(member, offsets, 2, &nr_offsets) || nr_offsets != 2)
+	    !numbers(member, p.offsets, 2, &nr_offsets) || nr_offsets != 2)
 		return bad_tensor(r, name, "its data_offsets are missing or not two positions");
-	if (offsets[0] > offsets[1])
+	if (p.offsets[0] > p.offsets[1])
 		return bad_tensor(r, name, "its data ends before it begins");
-	err = pl_shape_bytes((enum peerlane_dtype)dtype, shape, (unsigned int)nr_dims, &bytes);
+	p.dtype = (enum peerlane_dtype)dtype;
+	p.nr_dims = nr_dims;
+	err = pl_shape_bytes(p.dtype, p.shape, (unsigned int)nr_dims, &bytes);
 	if (err)
 		return bad_tensor(r, name,
 				  err == -EOVERFLOW ? "the size of its shape overflows"
 						    : "its shape is not a whole number of bytes");
-	if (offsets[1] - offsets[0] != bytes)
-		return pl_header_fault(
-			r->file, name, "its shape is %llu bytes, its data_offsets are %llu",
-			(unsigned long long)bytes, (unsigned long long)(offsets[1] - offsets[0]));
-	grown = more(r->h->tensors, r->h->nr, &r->room, sizeof(*grown));
-	if (!grown)
-		return pl_fail(-ENOMEM, "no memory for the tensors");
-	r->h->tensors = grown;
-	t = tensor_create(name, shape, nr_dims);
-	if (!t)
-		return pl_fail(-ENOMEM, "no memory for the tensors");
-	t->dtype = (enum peerlane_dtype)dtype;
-	t->begin = offsets[0];
-	t->end = offsets[1];
-	r->h->tensors[r->h->nr++] = t;
-	return 0;
+	if (p.offsets[1] - p.offsets[0] != bytes)
+		return pl_header_fault(r->file, name,
+				       "its shape is %llu bytes, its data_offsets are %llu",
+				       (unsigned long long)bytes,
+				       (unsigned long long)(p.offsets[1] - p.offsets[0]));
+	return add_tensor(r, &p);
 }
 
 static int add_metadata(struct reader *r, const char *key, const char *value)
@@ -212,12 +225,20 @@ static int read_members(struct reader *r)
 {
 	struct json_object *key, *value;
 	bool seen_metadata = false;
+	struct pl_plain plain;
 	const char *name;
 	int err = pl_json_enter(&r->json);
 
 	while (!err) {
-		err = pl_json_next(&r->json, &key);
+		err = pl_json_more(&r->json);
 		if (err <= 0)
+			break;
+		if (pl_plain_read(&r->json.at, r->json.end, &plain)) {
+			err = add_tensor(r, &plain);
+			continue;
+		}
+		err = pl_json_key(&r->json, &key);
+		if (err)
 			break;
 		name = json_object_get_string(key);
 		if (!strcmp(name, "__metadata__")) {

@@ -123,10 +123,8 @@ int pl_json_enter(struct pl_json *j)
 	return take(j, '{') ? 0 : malformed(j, "an object must begin here");
 }
 
-int pl_json_next(struct pl_json *j, struct json_object **key)
+int pl_json_more(struct pl_json *j)
 {
-	int err;
-
 	if (take(j, '}')) {
 		j->first = false;
 		return 0;
@@ -137,13 +135,27 @@ int pl_json_next(struct pl_json *j, struct json_object **key)
 	skip_space(j);
 	if (j->at == j->end || *j->at != '"')
 		return malformed(j, "a name in quotes must follow");
-	err = parse(j, key);
-	if (err)
+	return 1;
+}
+
+int pl_json_key(struct pl_json *j, struct json_object **key)
+{
+	int err = parse(j, key);
+
+	if (err || take(j, ':'))
 		return err;
-	if (take(j, ':'))
-		return 1;
 	json_object_put(*key);
 	return malformed(j, "a colon must follow the name");
+}
+
+int pl_json_next(struct pl_json *j, struct json_object **key)
+{
+	int err = pl_json_more(j);
+
+	if (err <= 0)
+		return err;
+	err = pl_json_key(j, key);
+	return err ? err : 1;
 }
 
 int pl_json_value(struct pl_json *j, struct json_object **value)

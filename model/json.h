@@ -24,10 +24,11 @@ void pl_json_fini(struct pl_json *j);
 
 /* Goes into the object that begins here. */
 int pl_json_enter(struct pl_json *j);
-/*
- * The next member: 1 and its key, for json_object_put(); 0 at
- * the end of the object, which is then behind us.
- */
+/* Whether there is another member: 1, and its name begins at @at; 0 at the end of the object, which is then behind us. */
+int pl_json_more(struct pl_json *j);
+/* The name of the member that begins at @at, for json_object_put(). */
+int pl_json_key(struct pl_json *j, struct json_object **key);
+/* Both: 1 and the name; 0 at the end. */
 int pl_json_next(struct pl_json *j, struct json_object **key);
 /* The value of the member, for json_object_put(); no text has a NUL character, no object a name twice. */
 int pl_json_value(struct pl_json *j, struct json_object **value);

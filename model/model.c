@@ -3,6 +3,7 @@
 #include "model.h"
 
 #include "error.h"
+#include "table.h"
 #include "words.h"
 
 #include <stdlib.h>
@@ -18,6 +19,7 @@ void peerlane_model_close(struct peerlane_model *m)
 	free(m->shards);
 	free(m->entries);
 	free(m->by_name);
+	pl_table_free(&m->table);
 	free(m);
 }
 
@@ -57,23 +59,19 @@ int peerlane_model_get_file(const struct peerlane_model *m, unsigned int file,
 int peerlane_model_get_tensor(const struct peerlane_model *m, size_t tensor,
 			      struct peerlane_tensor *out)
 {
-	const struct pl_tensor *t;
-	unsigned int file;
-
 	if (!m || !out || out->size != sizeof(*out))
 		return pl_fail(-EINVAL, "the model or the result is NULL or of unknown size");
 	if (tensor >= m->nr)
 		return pl_fail(-ENOENT, "there is no tensor %zu; the model has %zu", tensor, m->nr);
-	t = m->entries[tensor].tensor;
-	file = m->entries[tensor].file;
-	*out = (struct peerlane_tensor){ .size = sizeof(*out),
-					 .name = t->name,
-					 .dtype = t->dtype,
-					 .nr_dims = t->nr_dims,
-					 .shape = t->shape,
-					 .bytes = t->end - t->begin,
-					 .file = file,
-					 .offset = m->shards[file].data_offset + t->begin };
+	*out = m->table.tensors[tensor];
+	return 0;
+}
+
+int peerlane_model_get_table(const struct peerlane_model *m, struct peerlane_model_table *out)
+{
+	if (!m || !out || out->size != sizeof(*out))
+		return pl_fail(-EINVAL, "the model or the result is NULL or of unknown size");
+	*out = m->table;
 	return 0;
 }
 

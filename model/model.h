@@ -17,6 +17,7 @@ struct peerlane_model {
 	struct pl_entry *entries; /* by file, then by position in it */
 	size_t *by_name;	  /* numbers of entries */
 	size_t nr;
+	struct peerlane_model_table table;
 };
 
 #endif

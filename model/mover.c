@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* As many requests are in flight at a time, in groups of half of it. */
 #define ROOM 2048u
@@ -14,8 +15,8 @@
 #define GROUP_BYTES (1ull << 30)
 /* From here on the engine has enough to do with one request alone. */
 #define LARGE_BYTES (256ull << 20)
-/* And is asked to say how far it is. */
-#define PIECE_BYTES (1ull << 30)
+/* And is asked to say how far it is, after about this time. Between two pieces the device idles: the fewer the better. */
+#define PIECE_NS 2000000000ull
 
 int pl_mover_init(struct pl_mover *m)
 {
@@ -56,19 +57,34 @@ int pl_mover_tell(struct pl_mover *m, uint64_t bytes)
 	return 0;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* The piece after one of @bytes that took @ns; not much longer, for what follows may be slower. */
+static uint64_t next_piece(uint64_t bytes, uint64_t ns)
+{
+	if (ns < PIECE_NS / 4)
+		return bytes * 4;
+	return ns > PIECE_NS * 2 && bytes > LARGE_BYTES ? bytes / 2 : bytes;
+}
+
 /* One at a time, in pieces only where somebody listens. */
 static int move_large(struct pl_mover *m, const struct pl_move *move)
 {
 	struct peerlane_error_info info = { .size = sizeof(info) };
-	uint64_t done = 0;
+	uint64_t done = 0, piece = m->progress ? LARGE_BYTES : move->bytes;
 	int err = 0;
 
 	while (done < move->bytes && !err) {
-		uint64_t left = move->bytes - done, bytes = left;
+		uint64_t left = move->bytes - done, bytes = left < piece ? left : piece;
+		uint64_t began = now_ns();
 		ssize_t n;
 
-		if (m->progress && left > PIECE_BYTES)
-			bytes = PIECE_BYTES;
 		if (m->op == PEERLANE_READ)
 			n = peerlane_read(move->file, move->addr + done, bytes,
 					  (off_t)(move->offset + done));
@@ -82,6 +98,8 @@ static int move_large(struct pl_mover *m, const struct pl_move *move)
 		}
 		/* The reason for less than all comes with the next call. */
 		done += (uint64_t)n;
+		if ((uint64_t)n == piece)
+			piece = next_piece(piece, now_ns() - began);
 		err = pl_mover_tell(m, (uint64_t)n);
 	}
 	return err;

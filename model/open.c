@@ -4,6 +4,7 @@
 
 #include "error.h"
 #include "index.h"
+#include "table.h"
 #include "words.h"
 
 #include <fcntl.h>
@@ -204,6 +205,8 @@ int peerlane_model_open(struct peerlane *ctx, const char *path, struct peerlane_
 		err = open_single(m, path);
 	if (!err)
 		err = sort_names(m);
+	if (!err)
+		err = pl_table_make(m);
 	if (err) {
 		peerlane_model_close(m);
 		return err;

@@ -103,6 +103,29 @@ struct peerlane_tensor {
 };
 
 /**
+ * struct peerlane_model_table - all tensors of a model
+ * @size: sizeof(struct peerlane_model_table), set by the caller
+ * @nr: tensors
+ * @tensors: in the order of their numbers
+ * @names: all their names in that order, each with a NUL behind it
+ * @names_bytes: size of @names
+ * @lengths: all their shapes in that order, without anything between
+ * @nr_lengths: lengths in it
+ *
+ * For languages in which a call for each tensor would be slow. All of it stays valid until the model is
+ * closed.
+ */
+struct peerlane_model_table {
+	size_t size;
+	size_t nr;
+	const struct peerlane_tensor *tensors;
+	const char *names;
+	size_t names_bytes;
+	const uint64_t *lengths;
+	size_t nr_lengths;
+};
+
+/**
  * struct peerlane_model_info - what a model consists of
  * @size: sizeof(struct peerlane_model_info), set by the caller
  * @nr_tensors: tensors
@@ -193,6 +216,15 @@ int peerlane_model_get_file(const struct peerlane_model *model, unsigned int fil
  */
 int peerlane_model_get_tensor(const struct peerlane_model *model, size_t tensor,
 			      struct peerlane_tensor *out);
+
+/**
+ * peerlane_model_get_table() - all tensors at once
+ * @model: model
+ * @out: @size set by the caller, the rest filled
+ *
+ * Return: 0; -EINVAL.
+ */
+int peerlane_model_get_table(const struct peerlane_model *model, struct peerlane_model_table *out);
 
 /**
  * peerlane_model_find() - number of a tensor by its name

@@ -162,6 +162,18 @@ class Tensor(Sized):
     ]
 
 
+class ModelTable(Sized):
+    _fields_ = [
+        ("size", c_size_t),
+        ("nr", c_size_t),
+        ("tensors", c_void_p),
+        ("names", c_void_p),
+        ("names_bytes", c_size_t),
+        ("lengths", c_void_p),
+        ("nr_lengths", c_size_t),
+    ]
+
+
 class ModelInfo(Sized):
     _fields_ = [
         ("size", c_size_t),
@@ -301,7 +313,7 @@ FUNCTIONS = {
     "peerlane_model_close": (None, c_void_p),
     "peerlane_model_get_info": (c_int, c_void_p, POINTER(ModelInfo)),
     "peerlane_model_get_file": (c_int, c_void_p, c_uint, POINTER(ModelFile)),
-    "peerlane_model_get_tensor": (c_int, c_void_p, c_size_t, c_void_p),
+    "peerlane_model_get_table": (c_int, c_void_p, POINTER(ModelTable)),
     "peerlane_model_metadata": (
         c_int,
         c_void_p,

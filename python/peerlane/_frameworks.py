@@ -3,7 +3,7 @@
 
 A framework is an object with these functions:
   allocate(bytes)       memory for several tensors: an object that holds it, and its address
-  tensor(held, at, ..)  the tensor of a part of it
+  tensors(held, parts)  the tensors of parts of it
   whole(..)             a tensor in memory of its own, and its address
   before()              wait for whatever may still use memory that was allocated just now
   finish(tensors)       the tensors on their device, once they are filled
@@ -16,13 +16,14 @@ from __future__ import annotations
 import errno
 import importlib
 import re
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from ._context import Context
 from ._dtypes import BITS, ML_DTYPES, TORCH, TYPESTR, packed
 from ._errors import Error
 
 Shape = Tuple[int, ...]
+Part = Tuple[int, str, Shape, str]  # where it begins, type, shape, name
 
 
 def _strides(shape: Shape) -> Shape:
@@ -49,7 +50,6 @@ class TorchFramework:
                 f"tensors on {self.device} need the back end cuda, and this context has "
                 f"{context.backend}",
             )
-        self._steps: Dict[Shape, Shape] = {}
 
     def dtype(self, dtype: str, name: str) -> Any:
         """The torch dtype of a tensor."""
@@ -67,22 +67,25 @@ class TorchFramework:
         """Bytes for several tensors."""
         # A multiple of the widest element, so that it can be seen as elements of any type.
         whole = self.torch.empty((nbytes + 15) // 16 * 16, dtype=self.torch.uint8, device=self.place)
-        # With it: the whole as elements of each type.
-        return (whole, {}), whole.data_ptr()
+        return whole, whole.data_ptr()
 
-    def tensor(self, held: Any, at: int, dtype: str, shape: Shape, name: str) -> Any:
-        """One tensor of them. All share one storage, of which each is a part."""
-        whole, views = held
-        elements = views.get(dtype)
-        if elements is None:
-            elements = views[dtype] = whole.view(self.dtype(dtype, name))
-        bits = BITS[dtype]
-        if bits < 8:
-            shape, bits = packed(dtype, shape, name), 8
-        steps = self._steps.get(shape)
-        if steps is None:
-            steps = self._steps[shape] = _strides(shape)
-        return elements.as_strided(shape, steps, at * 8 // bits)
+    def tensors(self, held: Any, parts: Iterable[Part]) -> List[Any]:
+        """Tensors of them. All share one storage, of which each is a part."""
+        made = []
+        views: Dict[str, Tuple[Any, int]] = {}  # of all bytes as a type, and the bytes of an element
+        steps: Dict[Shape, Shape] = {}
+        for at, dtype, shape, name in parts:
+            view = views.get(dtype)
+            if view is None:
+                whole = held.view(self.dtype(dtype, name))
+                view = views[dtype] = (whole.as_strided, max(BITS[dtype] // 8, 1))
+            if BITS[dtype] < 8:
+                shape = packed(dtype, shape, name)
+            stride = steps.get(shape)
+            if stride is None:
+                stride = steps[shape] = _strides(shape)
+            made.append(view[0](shape, stride, at // view[1]))
+        return made
 
     def whole(self, dtype: str, shape: Shape, name: str) -> Tuple[Any, int]:
         """A tensor of its own."""
@@ -112,7 +115,6 @@ class NumpyFramework:
         import numpy
 
         self.numpy = numpy
-        self._kinds: Dict[str, Any] = {}
         if device_gpu(device) is not None:
             raise ValueError(f"numpy has no arrays on {device}; use torch, or framework=\"dlpack\"")
 
@@ -140,15 +142,20 @@ class NumpyFramework:
         held = self.numpy.empty(nbytes, dtype="u1")
         return held, held.ctypes.data
 
-    def tensor(self, held: Any, at: int, dtype: str, shape: Shape, name: str) -> Any:
-        """One array of them."""
-        kind = self._kinds.get(dtype)
-        if kind is None:
-            kind = self._kinds[dtype] = self.dtype(dtype)
-        shape = packed(dtype, shape, name)
-        if 0 in shape:
-            return self.numpy.empty(shape, dtype=kind)
-        return self.numpy.ndarray(shape, kind, held, at)
+    def tensors(self, held: Any, parts: Iterable[Part]) -> List[Any]:
+        """Arrays of them."""
+        made = []
+        kinds: Dict[str, Any] = {}
+        for at, dtype, shape, name in parts:
+            kind = kinds.get(dtype)
+            if kind is None:
+                kind = kinds[dtype] = self.dtype(dtype)
+            shape = packed(dtype, shape, name)
+            if 0 in shape:
+                made.append(self.numpy.empty(shape, dtype=kind))
+            else:
+                made.append(self.numpy.ndarray(shape, kind, held, at))
+        return made
 
     def whole(self, dtype: str, shape: Shape, name: str) -> Tuple[Any, int]:
         """An array of its own."""

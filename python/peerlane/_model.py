@@ -6,13 +6,15 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from array import array
 from ctypes import byref, c_char_p, c_uint64, c_void_p
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from itertools import accumulate, groupby
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
 
 from . import _abi
 from ._context import Context
 from ._dtypes import NAMES, NUMBERS
-from ._frameworks import Framework
+from ._frameworks import Framework, Shape
 from ._handle import Closable, Handle
 from ._lib import check, failure, lib
 from ._sources import Source
@@ -21,14 +23,16 @@ from ._tensor import Memory, Tensor
 Path = Union[str, "os.PathLike[str]"]
 Progress = Callable[[int, int], Any]
 
-# struct peerlane_tensor and struct peerlane_model_part; there can be very many of them.
-_TENSOR = struct.Struct("=QQiIQQI4xQ")
-_PART = struct.Struct("=QIIQQQQQQ")
-_ADDR = struct.Struct("=Q")  # of a part
-_ADDR_AT = _abi.Part.addr.offset
-_PLACE = struct.Struct("=QQ")  # bytes and at
-_PLACE_AT = _abi.Part.bytes.offset
-assert _TENSOR.size == ctypes.sizeof(_abi.Tensor) and _PART.size == ctypes.sizeof(_abi.Part)
+# There can be very many tensors: their structures are read and written in columns, not one by one.
+_TENSOR = ctypes.sizeof(_abi.Tensor)
+_PART = ctypes.sizeof(_abi.Part)
+assert _TENSOR % 8 == 0 and _PART % 8 == 0
+
+
+def _column(memory: "memoryview[int]", size: int, field: Any) -> "memoryview[int]":
+    """A field of 4 or 8 bytes of an array of structures of @size bytes."""
+    numbers = memory.cast("Q") if field.size == 8 else memory.cast("I")
+    return numbers[int(field.offset) // field.size :: size // field.size]
 
 
 def encode(path: Path) -> bytes:
@@ -44,27 +48,21 @@ class Entry(NamedTuple):
 
     number: int
     dtype: str
-    shape: Tuple[int, ...]
+    shape: Shape
     nbytes: int
     file: int
 
 
 class Cut(NamedTuple):
-    """A tensor, or what of it lies in [start, stop) along a dimension."""
+    """What of a tensor lies in [start, stop) along a dimension."""
 
-    name: str
-    entry: Entry
-    dim: int = -1
-    start: int = 0
-    stop: int = 0
+    dim: int
+    start: int
+    stop: int
 
-    @property
-    def shape(self) -> Tuple[int, ...]:
-        """Of the cut."""
-        shape = self.entry.shape
-        if self.dim < 0:
-            return shape
-        return shape[: self.dim] + (self.stop - self.start,) + shape[self.dim + 1 :]
+    def shape(self, whole: Shape) -> Shape:
+        """Of the cut of a tensor of this shape."""
+        return whole[: self.dim] + (self.stop - self.start,) + whole[self.dim + 1 :]
 
 
 class _Told:
@@ -110,25 +108,24 @@ class Model(Closable):
             lib.peerlane_model_close(pointer)
 
     def _read_entries(self) -> Dict[str, Entry]:
-        entries: Dict[str, Entry] = {}
-        info = _abi.ModelInfo()
-        raw = _abi.Tensor()
-        at = byref(raw)
-        get, unpack = lib.peerlane_model_get_tensor, _TENSOR.unpack_from
-        string = ctypes.string_at
-        shapes: Dict[bytes, Tuple[int, ...]] = {b"": ()}  # many tensors have the same
+        table = _abi.ModelTable()
         with self._handle as model:
-            check(lib.peerlane_model_get_info(model, byref(info)))
-            for i in range(info.nr_tensors):
-                check(get(model, i, at))
-                _, name, dtype, dims, where, nbytes, file, _ = unpack(raw)
-                lengths = string(where, 8 * dims) if dims else b""
-                shape = shapes.get(lengths)
-                if shape is None:
-                    shape = shapes[lengths] = struct.unpack(f"={dims}Q", lengths)
-                text = string(name).decode("utf-8", "surrogateescape")
-                entries[text] = Entry(i, NAMES[dtype], shape, nbytes, file)
-        return entries
+            check(lib.peerlane_model_get_table(model, byref(table)))
+            raw = memoryview(ctypes.string_at(table.tensors, table.nr * _TENSOR))
+            text = ctypes.string_at(table.names, table.names_bytes)
+            lengths = struct.unpack(
+                f"={table.nr_lengths}Q", ctypes.string_at(table.lengths, 8 * table.nr_lengths)
+            )
+        kind = _abi.Tensor
+        types, dims, sizes, files = (
+            _column(raw, _TENSOR, field).tolist()
+            for field in (kind.dtype, kind.nr_dims, kind.bytes, kind.file)
+        )
+        ends = list(accumulate(dims, initial=0))
+        shapes = [lengths[begin:end] for begin, end in zip(ends, ends[1:])]
+        names = text.decode("utf-8", "surrogateescape").split("\0")[:-1]
+        rows = zip(range(table.nr), [NAMES[t] for t in types], shapes, sizes, files)
+        return dict(zip(names, map(Entry._make, rows)))
 
     def metadata(self) -> Optional[Dict[str, str]]:
         """The __metadata__ of all files, None if there is none."""
@@ -148,38 +145,31 @@ class Model(Closable):
 
     def load(
         self,
-        cuts: Sequence[Cut],
+        entries: Dict[str, Entry],
         framework: Optional[Framework],
         *,
+        cut: Optional[Cut] = None,
         gpu: Optional[int] = None,
         per_tensor: bool = False,
         checksum: bool = False,
         progress: Optional[Progress] = None,
-    ) -> List[Any]:
-        """Read cuts, and return their tensors in order; without a framework, our own on @gpu."""
-        if not cuts:
-            return []
-        pack = _PART.pack
-        parts = bytearray().join(
-            [
-                pack(entry[0], 0, 0, 0, 0, 0, 0, 0, 0)
-                if dim < 0
-                else pack(entry[0], _abi.MODEL_SLICE, dim, start, stop, 0, 0, 0, 0)
-                for _, entry, dim, start, stop in cuts
-            ]
-        )
-        memory = (ctypes.c_char * len(parts)).from_buffer(parts)
+    ) -> Dict[str, Any]:
+        """Read tensors, in the order of their numbers, or a cut of one; without a framework they are our
+        own, on @gpu."""
+        if not entries:
+            return {}
+        parts = _Parts(entries, cut)
         with self._handle as model:
             if framework is None:
-                finish = self._own_memory(model, parts, memory, cuts, gpu, per_tensor)
+                finish = self._own_memory(model, parts, gpu, per_tensor)
             elif per_tensor:
-                finish = self._each_memory(parts, cuts, framework)
+                finish = self._each_memory(parts, framework)
             else:
-                finish = self._file_memory(model, parts, memory, cuts, framework)
+                finish = self._file_memory(model, parts, framework)
             if framework is not None:
                 framework.before()
-            self._read(model, memory, len(cuts), checksum, progress)
-        return finish()
+            self._read(model, parts.memory, len(entries), checksum, progress)
+        return dict(zip(entries, finish()))
 
     def _read(
         self, model: int, memory: Any, n: int, checksum: bool, progress: Optional[Progress]
@@ -190,75 +180,77 @@ class Model(Closable):
         )
         told.check(lib.peerlane_model_load(model, memory, n, byref(options), None))
 
-    def _layout(self, model: int, memory: Any, first: int, n: int) -> int:
+    @staticmethod
+    def _layout(model: int, parts: "_Parts", first: int, n: int) -> int:
         total = c_uint64()
-        at = ctypes.addressof(memory) + first * _PART.size
+        at = ctypes.addressof(parts.memory) + first * _PART
         check(lib.peerlane_model_layout(model, at, n, byref(total)))
         return total.value
 
     def _file_memory(
-        self, model: int, parts: bytearray, memory: Any, cuts: Sequence[Cut], framework: Framework
+        self, model: int, parts: "_Parts", framework: Framework
     ) -> Callable[[], List[Any]]:
-        """One allocation for the cuts of each file."""
+        """One allocation for the tensors of each file."""
         made: List[Any] = []
-        first = 0
-        while first < len(cuts):
-            end = first + 1
-            while end < len(cuts) and cuts[end].entry.file == cuts[first].entry.file:
-                end += 1
-            held, base = framework.allocate(self._layout(model, memory, first, end - first))
-            unpack, pack, make = _PLACE.unpack_from, _ADDR.pack_into, framework.tensor
-            part = first * _PART.size
-            for cut in cuts[first:end]:
-                _, at = unpack(parts, part + _PLACE_AT)
-                pack(parts, part + _ADDR_AT, base + at)
-                entry = cut.entry
-                shape = entry.shape if cut.dim < 0 else cut.shape
-                made.append(make(held, at, entry.dtype, shape, cut.name))
-                part += _PART.size
-            first = end
+        places, addresses = parts.column(_abi.Part.at), parts.column(_abi.Part.addr)
+        for _, group in groupby(parts.files):
+            first = len(made)
+            end = first + len(list(group))
+            held, base = framework.allocate(self._layout(model, parts, first, end - first))
+            at = places[first:end].tolist()
+            addresses[first:end] = array("Q", [base + place for place in at])
+            made += framework.tensors(
+                held, zip(at, parts.types[first:end], parts.shapes[first:end], parts.names[first:end])
+            )
         return lambda: framework.finish(made)
 
     @staticmethod
-    def _each_memory(
-        parts: bytearray, cuts: Sequence[Cut], framework: Framework
-    ) -> Callable[[], List[Any]]:
-        """One allocation for each cut."""
-        made: List[Any] = []
-        for i, cut in enumerate(cuts):
-            tensor, address = framework.whole(cut.entry.dtype, cut.shape, cut.name)
-            made.append(tensor)
-            _ADDR.pack_into(parts, i * _PART.size + _ADDR_AT, address)
-        return lambda: framework.finish(made)
+    def _each_memory(parts: "_Parts", framework: Framework) -> Callable[[], List[Any]]:
+        """One allocation for each tensor."""
+        made = [framework.whole(*part) for part in zip(parts.types, parts.shapes, parts.names)]
+        parts.column(_abi.Part.addr)[:] = array("Q", [address for _, address in made])
+        return lambda: framework.finish([tensor for tensor, _ in made])
 
     def _own_memory(
-        self,
-        model: int,
-        parts: bytearray,
-        memory: Any,
-        cuts: Sequence[Cut],
-        gpu: Optional[int],
-        per_tensor: bool,
+        self, model: int, parts: "_Parts", gpu: Optional[int], per_tensor: bool
     ) -> Callable[[], List[Any]]:
         """Memory that the library allocates."""
         out = c_void_p()
         flags = _abi.MODEL_PER_TENSOR if per_tensor else 0
         check(
             lib.peerlane_model_memory_alloc(
-                model, memory, len(cuts), -1 if gpu is None else gpu, flags, byref(out)
+                model, parts.memory, len(parts.names), -1 if gpu is None else gpu, flags, byref(out)
             )
         )
         held = Memory(self._context, out.value, lib.peerlane_model_memory_free)
         device = "cpu" if gpu is None else f"cuda:{gpu}"
-        made = []
-        for i, cut in enumerate(cuts):
-            _, _, _, _, _, address, nbytes, _, _ = _PART.unpack_from(parts, i * _PART.size)
-            made.append(
-                Tensor(
-                    self._context, held, address, cut.entry.dtype, cut.shape, nbytes, device
-                )
-            )
+        rows = zip(
+            parts.column(_abi.Part.addr).tolist(),
+            parts.types,
+            parts.shapes,
+            parts.column(_abi.Part.bytes).tolist(),
+        )
+        made = [Tensor(self._context, held, *row, device) for row in rows]
         return lambda: made
+
+
+class _Parts:
+    """What is to be read: an array of struct peerlane_model_part, and what is to be made of it."""
+
+    def __init__(self, entries: Dict[str, Entry], cut: Optional[Cut]) -> None:
+        self.names = list(entries)
+        numbers, self.types, shapes, _, self.files = map(list, zip(*entries.values()))
+        self.shapes = shapes if cut is None else [cut.shape(shape) for shape in shapes]
+        self._data = bytearray(len(entries) * _PART)
+        self.memory = (ctypes.c_char * len(self._data)).from_buffer(self._data)
+        self.column(_abi.Part.tensor)[:] = array("Q", numbers)
+        if cut is not None:
+            part = _abi.Part.from_buffer(self._data)
+            part.flags, part.dim, part.start, part.stop = _abi.MODEL_SLICE, *cut
+
+    def column(self, field: Any) -> "memoryview[int]":
+        """A field of all parts."""
+        return _column(memoryview(self._data), _PART, field)
 
 
 def save(

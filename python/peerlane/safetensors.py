@@ -79,7 +79,7 @@ class safe_open:  # its name in safetensors
 
     def get_tensor(self, name: str) -> Any:
         """One tensor."""
-        return self._load([Cut(name, self._entry(name))])[0]
+        return self._load({name: self._entry(name)})[name]
 
     def get_tensors(
         self,
@@ -90,21 +90,19 @@ class safe_open:  # its name in safetensors
         progress: Optional[Progress] = None,
     ) -> Dict[str, Any]:
         """All tensors, or those named, at once; see load_file() for the options."""
-        if names is None:
-            cuts = [Cut(name, entry) for name, entry in self._entries().items()]
-        else:
-            cuts = [Cut(name, self._entry(name)) for name in dict.fromkeys(names)]
+        entries = self._entries()
+        if names is not None:
+            found = {name: self._entry(name) for name in names}
             # Neighbours in the file are read together.
-            cuts.sort(key=lambda cut: cut.entry.number)
-        made = self._load(cuts, per_tensor=per_tensor, checksum=checksum, progress=progress)
-        return {cut.name: tensor for cut, tensor in zip(cuts, made)}
+            entries = dict(sorted(found.items(), key=lambda item: item[1].number))
+        return self._load(entries, per_tensor=per_tensor, checksum=checksum, progress=progress)
 
     def get_slice(self, name: str) -> "SafeSlice":
         """A tensor to take slices of: get_slice(name)[:, 16:32] reads no more than it needs."""
         return SafeSlice(self, name, self._entry(name))
 
-    def _load(self, cuts: List[Cut], **options: Any) -> List[Any]:
-        return self._model.load(cuts, self._framework, gpu=self._gpu, **options)
+    def _load(self, entries: Dict[str, Entry], **options: Any) -> Dict[str, Any]:
+        return self._model.load(entries, self._framework, gpu=self._gpu, **options)
 
     # ---- the end
 
@@ -172,10 +170,12 @@ class SafeSlice:
             )
         if left and framework is not None:
             framework.check(left)
-        tensor = self._open._load([cut])[0]
+        tensor = self._open._load({self._name: self._entry}, cut=cut)[self._name]
         return framework.index(tensor, left) if left and framework is not None else tensor
 
-    def _cut(self, keys: List[Union[int, slice]]) -> Tuple[Cut, List[Union[int, slice]]]:
+    def _cut(
+        self, keys: List[Union[int, slice]]
+    ) -> Tuple[Optional[Cut], List[Union[int, slice]]]:
         """What to read: the dimension that saves most; and how to index what was read."""
         best, share = -1, 1.0
         ranges = []
@@ -189,7 +189,7 @@ class SafeSlice:
             if length and (high - low) / length < share:
                 best, share = dim, (high - low) / length
         if best < 0:
-            return Cut(self._name, self._entry), keys
+            return None, keys
         low, high = ranges[best]
         keys = list(keys)
         key = keys[best]
@@ -198,7 +198,7 @@ class SafeSlice:
         else:
             # The same elements, counted from the start of what was read.
             keys[best] = slice(None, None, key.step) if (key.step or 1) != 1 else slice(None)
-        return Cut(self._name, self._entry, best, low, high), keys
+        return Cut(best, low, high), keys
 
 
 def load_file(

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Fuzzes the readers of headers and of index files. What is accepted must be sound: tensors one after the
- * other, sizes that fit, names once, shards inside their folder.
+ * other, sizes that fit, names once, shards inside their folder. And entries that are read without json-c are judged as it
+ * would.
  * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
  */
 #include "header.h"
@@ -39,6 +40,48 @@ static void check_header(const struct pl_header *h, uint64_t data_bytes)
 		require(h->metadata[i].key && h->metadata[i].value);
 }
 
+/* The same text with an escape in each "dtype": entries with one are read by json-c, and by it alone. */
+static char *escape(const char *text, size_t bytes, size_t *out_bytes)
+{
+	static const char word[] = "\"dtype", escaped[] = "\"\\u0064type";
+	const size_t n = sizeof(word) - 1, m = sizeof(escaped) - 1;
+	char *out = malloc(bytes / n * m + bytes + 1), *to = out;
+
+	require(out);
+	for (size_t i = 0; i < bytes;) {
+		bool found = bytes - i >= n && !memcmp(text + i, word, n);
+
+		memcpy(to, found ? escaped : text + i, found ? m : 1);
+		to += found ? m : 1;
+		i += found ? n : 1;
+	}
+	*out_bytes = (size_t)(to - out);
+	return out;
+}
+
+/* Whoever reads an entry, it is judged and understood alike. @h is NULL if the text was refused. */
+static void check_alike(const struct pl_header *h, const char *text, size_t bytes,
+			uint64_t data_bytes)
+{
+	struct pl_header other;
+	char *same = escape(text, bytes, &bytes);
+	int err = pl_header_parse("fuzz", same, bytes, data_bytes, &other);
+
+	free(same);
+	require(!err == (h != NULL));
+	if (err)
+		return;
+	require(h->nr == other.nr && h->nr_metadata == other.nr_metadata);
+	for (size_t i = 0; i < h->nr; i++) {
+		const struct pl_tensor *a = h->tensors[i], *b = other.tensors[i];
+
+		require(!strcmp(a->name, b->name) && a->dtype == b->dtype && a->begin == b->begin &&
+			a->end == b->end && a->nr_dims == b->nr_dims &&
+			!memcmp(a->shape, b->shape, a->nr_dims * sizeof(a->shape[0])));
+	}
+	pl_header_fini(&other);
+}
+
 static void check_index(const struct pl_index *x)
 {
 	require(x->nr > 0 && x->nr_shards > 0);
@@ -73,8 +116,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(text, data + 2, size - 2);
 	if (!pl_header_parse("fuzz", text, size - 2, data_bytes, &h)) {
 		check_header(&h, data_bytes);
+		check_alike(&h, text, size - 2, data_bytes);
 		pl_header_fini(&h);
 		accepted++;
+	} else {
+		check_alike(NULL, text, size - 2, data_bytes);
 	}
 	if (!pl_index_parse("fuzz", text, size - 2, &x)) {
 		check_index(&x);
@@ -98,6 +144,9 @@ static const struct {
 	     "\"z\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[8,9],\"q\":[{}]}}   " },
 	{ 0, "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"a\":\"m-1.safetensors\","
 	     "\"b\":\"m-2.safetensors\",\"c\":\"sub/m-1.safetensors\"}}" },
+	/* Close to what is accepted. */
+	{ 8, "{\"x\":{\"dtype\":\"U8\",\"shape\":[8],\"dtype\":\"U8\",\"data_offsets\":[0,8]}}" },
+	{ 8, "{\"__metadata__\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}" },
 	{ 0, "{}" },
 };
 

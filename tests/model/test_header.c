@@ -155,11 +155,50 @@ static void metadata(void **state)
 	sim_close(ctx, NULL, NULL);
 }
 
+/* The table has what each tensor says of itself, and names and shapes without gaps. */
+static void table(void **state)
+{
+	struct peerlane_model_table all = { .size = sizeof(all) };
+	struct peerlane_tensor t = { .size = sizeof(t) };
+	struct peerlane_model *m;
+	const uint64_t *lengths;
+	const char *name;
+
+	(void)state;
+	ctx = sim_open(0);
+	m = mf_open(ctx,
+		    mf_file("table",
+			    "{\"b\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[4,10]},"
+			    "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
+			    "\"\":{\"dtype\":\"I8\",\"shape\":[1,1,2],\"data_offsets\":[10,12]}}",
+			    12, 0));
+	assert_int_equal(peerlane_model_get_table(m, &all), 0);
+	assert_int_equal(all.nr, 3);
+	assert_int_equal(all.names_bytes, 5);
+	assert_int_equal(all.nr_lengths, 5);
+	assert_memory_equal(all.names, "a\0b\0", 5);
+	name = all.names;
+	lengths = all.lengths;
+	for (size_t i = 0; i < all.nr; i++) {
+		assert_int_equal(peerlane_model_get_tensor(m, i, &t), 0);
+		assert_memory_equal(&t, &all.tensors[i], sizeof(t));
+		assert_ptr_equal(t.name, name);
+		assert_ptr_equal(t.shape, lengths);
+		name += strlen(name) + 1;
+		lengths += t.nr_dims;
+	}
+	assert_int_equal(all.lengths[1], 3);
+	assert_int_equal(all.tensors[1].file, 0);
+	peerlane_model_close(m);
+	sim_close(ctx, NULL, NULL);
+}
+
 static void bad_calls(void **state)
 {
 	struct peerlane_model_info info = { .size = 1 };
 	struct peerlane_model_file f = { .size = sizeof(f) };
 	struct peerlane_tensor t = { .size = sizeof(t) };
+	struct peerlane_model_table all = { .size = 1 };
 	struct peerlane_model *m;
 	const char *path = mf_file("calls", "{}", 0, 0);
 
@@ -177,6 +216,8 @@ static void bad_calls(void **state)
 	assert_int_equal(peerlane_model_get_tensor(m, 0, &t), -ENOENT);
 	t.size = 1;
 	assert_int_equal(peerlane_model_get_tensor(m, 0, &t), -EINVAL);
+	assert_int_equal(peerlane_model_get_table(m, &all), -EINVAL);
+	assert_int_equal(peerlane_model_get_table(NULL, &all), -EINVAL);
 	assert_int_equal(peerlane_model_find(m, "x"), -ENOENT);
 	sim_assert_error(-ENOENT, "\"x\"");
 	assert_int_equal(peerlane_model_find(m, NULL), -EINVAL);
@@ -187,10 +228,8 @@ static void bad_calls(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		sim_test(all_types),
-		sim_test(odd_shapes),
-		sim_test(metadata),
-		sim_test(bad_calls),
+		sim_test(all_types), sim_test(odd_shapes), sim_test(metadata),
+		sim_test(table),     sim_test(bad_calls),
 	};
 
 	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown);

@@ -108,6 +108,57 @@ static void not_taken(void **state)
 	rig_close(&r);
 }
 
+static uint64_t copied(struct rig *r)
+{
+	return sim_stats(r->ctx).read.path_bytes[PEERLANE_PATH_COPY];
+}
+
+/* How fast a device is says nothing of copies from the page cache, with which reading in place is compared. */
+static void devices_do_not_count(void **state)
+{
+	struct peerlane_file *direct;
+	struct rig r;
+
+	(void)state;
+	rig_open(&r, "SIM_IN_PLACE=1 SIM_ASYNC=1000", 0);
+	if (peerlane_file_open(r.ctx, path, O_RDONLY | O_DIRECT, 0, &direct)) {
+		rig_close(&r);
+		skip();
+	}
+	assert_int_equal(peerlane_read(direct, r.gpu, BYTES, 0), BYTES);
+	assert_int_equal(peerlane_file_close(direct), 0);
+	assert_int_equal(copied(&r), 0);
+	warm();
+	/* Copies were not measured yet. */
+	assert_int_equal(peerlane_read(r.file, r.gpu, BYTES, 0), BYTES);
+	assert_int_equal(placed(&r), 0);
+	/* They were slow. */
+	assert_int_equal(peerlane_read(r.file, r.gpu, BYTES, 0), BYTES);
+	assert_true(placed(&r) > 0);
+	rig_close(&r);
+}
+
+/* One slow copy does not settle it for ever. */
+static void copies_are_tried_again(void **state)
+{
+	uint64_t first;
+	struct rig r;
+
+	(void)state;
+	if (sim_slow())
+		skip();
+	rig_open(&r, "SIM_IN_PLACE=1 SIM_ASYNC=1000", 0);
+	assert_int_equal(peerlane_read(r.file, r.gpu, BYTES, 0), BYTES);
+	first = copied(&r);
+	assert_true(first > 0);
+	for (int i = 0; i < 50 && copied(&r) == first; i++)
+		assert_int_equal(peerlane_read(r.file, r.gpu, BYTES, 0), BYTES);
+	assert_true(placed(&r) > 0);
+	assert_true(copied(&r) > first);
+	sim_assert_gpu(r.ctx, r.gpu, BYTES, 0, 1);
+	rig_close(&r);
+}
+
 static void partly_cold(void **state)
 {
 	struct rig r;
@@ -236,9 +287,16 @@ static void cut_meanwhile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		sim_test(whole),	 sim_test(not_taken),	     sim_test(partly_cold),
-		sim_test(cut_meanwhile), sim_test(copy_fails),	     sim_test(event_fails),
-		sim_test(pinning_fails), sim_test(copy_fails_async),
+		sim_test(whole),
+		sim_test(not_taken),
+		sim_test(partly_cold),
+		sim_test(cut_meanwhile),
+		sim_test(copy_fails),
+		sim_test(event_fails),
+		sim_test(pinning_fails),
+		sim_test(copy_fails_async),
+		sim_test(devices_do_not_count),
+		sim_test(copies_are_tried_again),
 	};
 
 	return cmocka_run_group_tests(tests, group_setup, group_teardown) ? 1 : 0;
