@@ -114,8 +114,11 @@ class Bench(support.Case):
     def test_everything(self):
         args = model_torch.arguments(
             ["--device", "cpu", "--dir", self.dir, "--sizes", "3M,1M", "--many", "20"]
-            + ["--memory", "2M", "--repeat", "2", "--cold", "2", "--json", self.path("out")]
+            + ["--memory", "2M", "--repeat", "2", "--cold", "3", "--json", self.path("out")]
         )
+        # The first is a large one: fewer turns, and not all loaders.
+        model_torch.SMALL_MODEL, small = 2 << 20, model_torch.SMALL_MODEL
+        self.addCleanup(setattr, model_torch, "SMALL_MODEL", small)
         # The whole machine is not to be written out for a test.
         model_torch.quiet, quiet = lambda: {"quiet_after": 0}, model_torch.quiet
         self.addCleanup(setattr, model_torch, "quiet", quiet)
@@ -134,7 +137,9 @@ class Bench(support.Case):
         with open(self.path("out"), encoding="utf-8") as f:
             found = [json.loads(text) for text in f]
         self.assertEqual(len(lines), len(found))
-        self.assertEqual(len(found), 2 * 2 * 3 + 2 + 2)
+        self.assertEqual(len(found), (3 + 2) + (3 + 3) + 2 + 2)
+        turns = [len(r["seconds"]) for r in found if r["case"].startswith("cold")]
+        self.assertEqual(turns, [2, 1] + [3, 3, 1])
         self.assertEqual({r["loader"] for r in found}, {"peerlane", "safetensors", "torch mmap"})
         self.assertTrue(all(r["bytes"] and r["device"] == "cpu" for r in found))
         shutil.rmtree(self.dir)
