@@ -72,16 +72,27 @@ static int64_t by_mincore(int fd, off_t offset, size_t bytes)
 	return (int64_t)(in * PAGE);
 }
 
-/* One byte that must come at once speaks for the range. */
-static int64_t by_nowait(int fd, off_t offset, size_t bytes)
+/* Whether the byte at @offset comes at once: 1, 0, or -1 if the kernel does not tell. */
+static int comes_at_once(int fd, off_t offset)
 {
 	char c;
 	struct iovec iov = { .iov_base = &c, .iov_len = 1 };
 	ssize_t got = preadv2(fd, &iov, 1, offset, RWF_NOWAIT);
 
-	if (got == 1)
-		return (int64_t)bytes;
-	return got < 0 && errno == EAGAIN ? 0 : -1;
+	return got == 1 ? 1 : got < 0 && errno == EAGAIN ? 0 : -1;
+}
+
+/* One byte speaks for the range. */
+static int64_t by_nowait(int fd, off_t offset, size_t bytes)
+{
+	int at_once = comes_at_once(fd, offset);
+
+	return at_once > 0 ? (int64_t)bytes : at_once;
+}
+
+bool pl_cache_ready(int fd, off_t offset)
+{
+	return comes_at_once(fd, offset) != 0;
 }
 
 int64_t pl_cache_look(int fd, off_t offset, size_t bytes, int64_t *dirty)

@@ -3,6 +3,7 @@
 #ifndef PL_CACHE_H
 #define PL_CACHE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -12,5 +13,8 @@ int64_t pl_cache_resident(int fd, off_t offset, size_t bytes);
 /* The same, and in @dirty how much of that waits to be written back; -1 if the kernel does not
  * tell. */
 int64_t pl_cache_look(int fd, off_t offset, size_t bytes, int64_t *dirty);
+/* Whether the byte there can be read without waiting for the device, which is so only once its page was
+ * read, or the kernel does not tell. */
+bool pl_cache_ready(int fd, off_t offset);
 
 #endif

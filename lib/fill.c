@@ -14,6 +14,10 @@
  * as much as it could save. */
 #define PLAIN_BYTES (64 * 1024)
 #define BOUNCE_BYTES (64 * 1024)
+/* A request of more units is worth a closer look at what the page cache has of it. */
+#define FEW_UNITS 8u
+/* More than devices are read ahead by. */
+#define FAR_BYTES (32 << 20)
 /* Up to this size a read by p2p is a single one; larger ones are pieces that go at the same time. */
 #define P2P_BYTES (256 * 1024)
 
@@ -36,14 +40,37 @@ static bool aligned(const struct pl_fill *f)
 	return !(all & (f->file->align - 1));
 }
 
-static bool cold(const struct pl_job *job, const struct pl_fill *f)
+/* Whether the page cache has what comes well after @f, or the end of its segment, farther than the kernel reads ahead. */
+static bool far_is_cached(const struct pl_job *job, const struct pl_fill *f)
 {
+	const struct pl_seg *seg = &job->segs[job->units[f->unit].seg];
+	off_t last = seg->offset + (off_t)seg->bytes - 1, far = f->offset + FAR_BYTES;
+
+	return pl_cache_ready(f->file->fd, far < last ? far : last);
+}
+
+/*
+ * Pages that the kernel is about to read ahead count as cached, and reading those that it has read makes it go on:
+ * it would read all the rest of a cold file, slower than we do. So once a piece was found that is not there,
+ * others are believed to be there only if what comes long after them is.
+ */
+static bool cold(struct pl_job *job, const struct pl_fill *f)
+{
+	bool all_cold = __atomic_load_n(&job->met_cold, __ATOMIC_RELAXED), is_cold;
 	int64_t in;
 
 	if (job->nr_units == 1 && f->bytes <= PLAIN_BYTES)
 		return false;
 	in = pl_cache_resident(f->file->fd, f->offset, f->bytes);
-	return in >= 0 && in < (int64_t)f->bytes / 2;
+	if (in < 0)
+		return false;
+	is_cold = in < (int64_t)f->bytes / 2;
+	if (!is_cold && job->nr_units > FEW_UNITS)
+		is_cold = all_cold ? !far_is_cached(job, f)
+				   : !pl_cache_ready(f->file->fd, f->offset + (off_t)f->bytes - 1);
+	if (is_cold && !all_cold)
+		__atomic_store_n(&job->met_cold, true, __ATOMIC_RELAXED);
+	return is_cold;
 }
 
 static bool want_direct(struct pl_job *job, const struct pl_seg *seg, const struct pl_fill *f)

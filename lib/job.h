@@ -113,6 +113,7 @@ struct pl_job {
 	size_t grain;	   /* what small units may be widened to: a page, or what O_DIRECT needs */
 	size_t stride;	   /* from slot to slot */
 	bool small;	   /* units are whole segments, each with room to widen it for O_DIRECT */
+	bool met_cold;	   /* a piece of it was not in the page cache; atomic */
 	bool past_cache;   /* slots are filled past the CPU's caches, see nt_copy.h */
 	bool ordered;	   /* one thread, in order (O_APPEND) */
 	unsigned int max_helpers;

@@ -112,11 +112,38 @@ static void mixed(void **state)
 	sim_close(ctx, NULL, mem);
 }
 
+#define LONG_BYTES (96 * MIB)
+
+/* Somebody has read the head of a cold file, and the kernel reads ahead: that is not followed to the end. */
+static void begun(void **state)
+{
+	const char *path = sim_make_file("begun", LONG_BYTES, 1);
+	const off_t offset = 200001;
+	const size_t want = LONG_BYTES - (size_t)offset;
+	struct peerlane *ctx = sim_open(0);
+	struct peerlane_file *file = sim_file(ctx, path, O_RDONLY);
+	char *mem = sim_alloc(ctx, LONG_BYTES), *head = malloc((size_t)offset);
+	bool cold = gets_cold(file, path, mem);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(pread(fd, head, (size_t)offset, 0), offset);
+	assert_int_equal(peerlane_read(file, mem, want, offset), want);
+	assert_int_equal(sim_gpu_differs(ctx, mem, want, offset, 1), want);
+	/* The rest is what the kernel may have read already, and as far as is looked. */
+	if (cold)
+		assert_true(sim_stats(ctx).read.path_bytes[PEERLANE_PATH_DIRECT] > want / 2);
+	free(head);
+	close(fd);
+	sim_close(ctx, NULL, mem);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		sim_test(plain),     sim_test(host),	   sim_test(async), sim_test(no_ring),
-		sim_test(no_direct), sim_test(small_pool), sim_test(deep),  sim_test(mixed),
+		sim_test(plain),   sim_test(host),	sim_test(async),
+		sim_test(no_ring), sim_test(no_direct), sim_test(small_pool),
+		sim_test(deep),	   sim_test(mixed),	sim_test(begun),
 	};
 
 	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown) ? 1 : 0;
