@@ -352,8 +352,12 @@ PLD_FN int plk_visit_(const struct plk_array *k, const uint32_t *edges, uint32_t
 	return any;
 }
 
-/* The edges of some lanes' vertices, [begin, end) of each; a page is held as long as the next are in it, too. */
-PLD_FN int plk_follow_(struct plk_view *v, uint32_t lanes, uint64_t begin, uint64_t end)
+/*
+ * The edges of some lanes' vertices, [begin, end) of each. A page is held as long as the next are in it, too; those
+ * behind it in which lanes have their byte @ahead come in meanwhile.
+ */
+PLD_FN int plk_follow_(struct plk_view *v, uint32_t lanes, uint64_t begin, uint64_t end,
+		       uint64_t ahead)
 {
 	const struct plk_array *k = v->k;
 	const char *page = 0;
@@ -373,6 +377,7 @@ PLD_FN int plk_follow_(struct plk_view *v, uint32_t lanes, uint64_t begin, uint6
 			if (base != held) {
 				if (page)
 					plk_let_go_(v, page);
+				plk_ahead_(v, ahead - base < (k->ahead + 1) * k->page_bytes, ahead);
 				page = plk_hold_(v, base);
 				held = base;
 			}
@@ -406,7 +411,7 @@ PLD_FN void plk_bfs(const struct plk_array *k, uint32_t warp)
 		const int mine = rank < nr && vertex < k->nr_vertices &&
 				 pld_load_relaxed_dev32(&k->levels[vertex]) == k->level;
 		const uint32_t lanes = pld_ballot(k->lanes, mine);
-		uint64_t begin = 0, end;
+		uint64_t begin = 0, end, ahead = 0;
 
 		if (!lanes)
 			continue;
@@ -414,10 +419,10 @@ PLD_FN void plk_bfs(const struct plk_array *k, uint32_t warp)
 		if (plk_get_(&v, (lanes | lanes << 1) >> rank & 1, vertex * 8, &begin))
 			break;
 		end = pld_shfl64(k->lanes, begin, mine ? rank + 1 : rank);
-		/* All pages at once: where lists begin, and where the last one ends. */
-		plk_ahead_(&v, mine || (rank && lanes >> (rank - 1) == 1),
-			   k->edges_at + begin * 4 - (mine ? 0 : 4));
-		any |= plk_follow_(&v, lanes, begin, end);
+		/* Where lists begin, and where the last one ends. */
+		if (mine || (rank && lanes >> (rank - 1) == 1))
+			ahead = k->edges_at + begin * 4 - (mine ? 0 : 4);
+		any |= plk_follow_(&v, lanes, begin, end, ahead);
 		n.done += mine ? end - begin : 0;
 	}
 	if (pld_ballot(k->lanes, any) && pld_leads(k->lanes))

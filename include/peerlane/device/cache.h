@@ -238,11 +238,14 @@ PLD_FN int pld_cache_has_(const struct pld_cache *c, uint64_t page)
 /* What has become of a frame that is held. A writer's reference becomes his place among the writers. */
 PLD_FN int pld_cache_check_(const struct pld_cache *c, uint32_t frame, uint32_t refs, int write)
 {
-	const uint64_t seen = pld_load_acquire_dev64(&c->words[frame]);
-	const uint32_t state = pld_state_(seen);
+	uint64_t seen = pld_load_relaxed_dev64(&c->words[frame]);
+	uint32_t state;
 
-	if (state == PLD_FILLING)
+	/* That is asked often; what came is to be seen once. */
+	if (pld_state_(seen) == PLD_FILLING)
 		return PLD_HELD;
+	seen = pld_load_acquire_dev64(&c->words[frame]);
+	state = pld_state_(seen);
 	if (state == PLD_FAILED) {
 		pld_drop_(c, frame, refs);
 		return -EIO;
