@@ -32,6 +32,11 @@ struct plk_array {
 	uint64_t edges_at; /* byte; offsets, from 0 on, are counted in edges */
 	uint32_t *levels, *more;
 	uint32_t nr_vertices, level;
+	/* Lists of more than four pieces are too long for a warp: these, begin and end of each, are left
+	 * for all, in a second run of the kernel. */
+	uint64_t *pieces;
+	uint32_t *nr_pieces, pieces_now;
+	uint32_t piece; /* edges */
 };
 
 /* The view of one warp. */
@@ -174,7 +179,8 @@ PLD_FN void plk_pages(const struct plk_array *k, uint32_t warp)
 PLD_FN void plk_sum(const struct plk_array *k, uint32_t warp)
 {
 	const uint64_t step = (uint64_t)k->nr_warps * k->page_bytes;
-	const uint32_t rank = pld_rank(k->lanes);
+	const uint32_t rank = pld_rank(k->lanes), often = (k->ahead + 1) / 2;
+	uint32_t turn = 0;
 	struct plk_counts n = { 0, 0, 0, 0, 0, 0, 0, 0 };
 	struct plk_view v;
 	struct pld_group g;
@@ -186,7 +192,9 @@ PLD_FN void plk_sum(const struct plk_array *k, uint32_t warp)
 		const uint64_t ahead = at + rank * step;
 		const char *data;
 
-		plk_ahead_(&v, rank <= k->ahead && ahead < k->bytes, ahead);
+		/* Several at a time cost little more than one. */
+		if (turn++ % often == 0)
+			plk_ahead_(&v, rank <= k->ahead && ahead < k->bytes, ahead);
 		data = plk_hold_(&v, at);
 		if (!data)
 			break;
@@ -352,12 +360,19 @@ PLD_FN int plk_visit_(const struct plk_array *k, const uint32_t *edges, uint32_t
 	return any;
 }
 
-/* The edges of some lanes' vertices, [begin, end) of each; a page is held as long as the next are in it, too. */
-PLD_FN int plk_follow_(struct plk_view *v, uint32_t lanes, uint64_t begin, uint64_t end)
+/*
+ * The edges of some lanes' vertices, [begin, end) of each. A page is held as long as the next are in it, too; those
+ * behind it in which lanes have their byte @ahead come in meanwhile.
+ */
+PLD_FN int plk_follow_(struct plk_view *v, uint32_t lanes, uint64_t begin, uint64_t end,
+		       uint64_t ahead)
 {
 	const struct plk_array *k = v->k;
+	const uint64_t window = (uint64_t)(k->ahead + 1) * k->page_bytes;
+	const uint32_t rank = pld_rank(k->lanes);
 	const char *page = 0;
 	uint64_t held = ~(uint64_t)0; /* byte where it begins */
+	uint64_t asked = 0;	      /* byte to which pages were asked for */
 	int any = 0;
 
 	for (; lanes; lanes &= lanes - 1) {
@@ -373,6 +388,15 @@ PLD_FN int plk_follow_(struct plk_view *v, uint32_t lanes, uint64_t begin, uint6
 			if (base != held) {
 				if (page)
 					plk_let_go_(v, page);
+				if (base >= asked && last > limit)
+					plk_ahead_(v,
+						   rank <= k->ahead &&
+							   base + rank * k->page_bytes < last,
+						   base + rank * k->page_bytes);
+				else if (base >= asked)
+					plk_ahead_(v, ahead - base < window, ahead);
+				if (base >= asked)
+					asked = base + window;
 				page = plk_hold_(v, base);
 				held = base;
 			}
@@ -388,7 +412,32 @@ PLD_FN int plk_follow_(struct plk_view *v, uint32_t lanes, uint64_t begin, uint6
 	return any;
 }
 
-/* One level: a warp takes vertices that follow each other, one lane less than it has, and looks which are of it. */
+/* Note a long list of this lane for all warps, in pieces. */
+PLD_FN void plk_note_pieces_(const struct plk_array *k, uint64_t begin, uint64_t end)
+{
+	const uint32_t nr = (uint32_t)((end - begin + k->piece - 1) / k->piece);
+	uint32_t i = pld_add_dev32(k->nr_pieces, nr);
+
+	for (uint64_t at = begin; at < end; at += k->piece, i++) {
+		k->pieces[2 * i] = at;
+		k->pieces[2 * i + 1] = end - at < k->piece ? end : at + k->piece;
+	}
+}
+
+PLD_FN int plk_pieces_(struct plk_view *v, uint32_t warp)
+{
+	const struct plk_array *k = v->k;
+	int any = 0;
+
+	for (uint32_t i = warp; !v->err && i < k->pieces_now; i += k->nr_warps)
+		any |= plk_follow_(v, 1, k->pieces[2 * i], k->pieces[2 * i + 1], 0);
+	return any;
+}
+
+/*
+ * One level: a warp takes vertices that follow each other, one lane less than it has, and looks which are of it. Or what
+ * that left.
+ */
 PLD_FN void plk_bfs(const struct plk_array *k, uint32_t warp)
 {
 	const uint32_t rank = pld_rank(k->lanes), nr = pld_count32(k->lanes) - 1;
@@ -400,13 +449,17 @@ PLD_FN void plk_bfs(const struct plk_array *k, uint32_t warp)
 	if (warp >= k->nr_warps)
 		return;
 	plk_view_open_(&v, &g, k, warp);
-	for (uint64_t first = (uint64_t)warp * nr; !v.err && first < k->nr_vertices;
+	if (k->pieces_now && !v.err)
+		any = plk_pieces_(&v, warp);
+	for (uint64_t first = (uint64_t)warp * nr;
+	     !k->pieces_now && !v.err && first < k->nr_vertices;
 	     first += (uint64_t)k->nr_warps * nr) {
 		const uint64_t vertex = first + rank;
 		const int mine = rank < nr && vertex < k->nr_vertices &&
 				 pld_load_relaxed_dev32(&k->levels[vertex]) == k->level;
 		const uint32_t lanes = pld_ballot(k->lanes, mine);
-		uint64_t begin = 0, end;
+		uint64_t begin = 0, end, ahead = 0;
+		int hub;
 
 		if (!lanes)
 			continue;
@@ -414,10 +467,14 @@ PLD_FN void plk_bfs(const struct plk_array *k, uint32_t warp)
 		if (plk_get_(&v, (lanes | lanes << 1) >> rank & 1, vertex * 8, &begin))
 			break;
 		end = pld_shfl64(k->lanes, begin, mine ? rank + 1 : rank);
-		/* All pages at once: where lists begin, and where the last one ends. */
-		plk_ahead_(&v, mine || (rank && lanes >> (rank - 1) == 1),
-			   k->edges_at + begin * 4 - (mine ? 0 : 4));
-		any |= plk_follow_(&v, lanes, begin, end);
+		/* Where lists begin, and where the last one ends. */
+		if (mine || (rank && lanes >> (rank - 1) == 1))
+			ahead = k->edges_at + begin * 4 - (mine ? 0 : 4);
+		hub = mine && end - begin > 4 * k->piece;
+		if (hub)
+			plk_note_pieces_(k, begin, end);
+		any |= plk_follow_(&v, pld_ballot(k->lanes, mine && !hub), begin, end,
+				   hub ? 0 : ahead);
 		n.done += mine ? end - begin : 0;
 	}
 	if (pld_ballot(k->lanes, any) && pld_leads(k->lanes))

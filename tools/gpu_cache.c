@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define FRAME_ALIGNMENT 4096u
-#define BUSY_PAGES 1024u
+#define BUSY_BYTES (8u << 20)
 #define MOST_AHEAD 8u
 
 static int set_up(struct pl_gpu_cache *c, struct peerlane_array_options *opt)
@@ -56,8 +56,9 @@ int pl_gpu_cache_check(uint64_t cache_bytes, uint64_t page_bytes)
  */
 static uint32_t pages_ahead(const struct pl_gpu_cache *c)
 {
-	const uint64_t nr = pl_gpu_cache_bytes(c) / c->k.page_bytes / 16;
-	const uint64_t each = (nr < BUSY_PAGES ? nr : BUSY_PAGES) / c->k.nr_warps;
+	const uint64_t room = pl_gpu_cache_bytes(c) / 16;
+	const uint64_t each =
+		(room < BUSY_BYTES ? room : BUSY_BYTES) / c->k.page_bytes / c->k.nr_warps;
 	const uint32_t most = c->bench->run.width - 1 < MOST_AHEAD ? c->bench->run.width - 1
 								   : MOST_AHEAD;
 

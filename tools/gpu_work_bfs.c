@@ -135,10 +135,21 @@ static int search(struct pl_gpu_work *w)
 	return 0;
 }
 
-/* Memory of kernels: the level of each vertex, and one word more. */
+/* Of long lists, for a warp at a time. */
+static uint32_t piece_edges(const struct pl_gpu_work *w)
+{
+	return pl_gpu_run_on_gpu(&w->bench->run) ? 2048 : 64;
+}
+
+/* Memory of kernels: the level of each vertex, two words more, and pieces of long lists. */
+static size_t level_bytes(const struct pl_gpu_work *w)
+{
+	return (((size_t)w->nr_vertices + 2) * 4 + 15) / 16 * 16;
+}
+
 static size_t device_bytes(const struct pl_gpu_work *w)
 {
-	return ((size_t)w->nr_vertices + 1) * 4;
+	return level_bytes(w) + (w->bytes / piece_edges(w) / 2 + 1) * 16;
 }
 
 static int make_bfs(struct pl_gpu_work *w)
@@ -161,27 +172,59 @@ static void spoil_bfs(struct pl_gpu_work *w)
 	memset(edges_of(w), 0, offsets_of(w)[1] * 4);
 }
 
-static int put(struct pl_gpu_work *w, uint32_t *to, uint32_t value)
-{
-	return pl_kmem_put(&w->bench->run.kmem, to, &value, sizeof(value));
-}
-
 /* Nothing is seen but vertex 0. */
 static int begin(struct pl_gpu_work *w, struct plk_array *k)
 {
-	uint32_t *image = malloc(device_bytes(w));
+	uint32_t *image = malloc(level_bytes(w));
 	int err;
 
 	if (!image)
 		return -ENOMEM;
-	memset(image, 0xff, device_bytes(w));
+	memset(image, 0xff, level_bytes(w));
 	image[0] = 0;
 	k->levels = w->device;
 	k->more = k->levels + w->nr_vertices;
+	k->nr_pieces = k->more + 1;
+	k->pieces = (uint64_t *)((char *)w->device + level_bytes(w));
+	k->piece = piece_edges(w);
 	k->nr_vertices = w->nr_vertices;
 	k->level = 0;
-	err = pl_kmem_put(&w->bench->run.kmem, w->device, image, device_bytes(w));
+	err = pl_kmem_put(&w->bench->run.kmem, w->device, image, level_bytes(w));
 	free(image);
+	return err;
+}
+
+static int run_part(struct pl_gpu_work *w, struct plk_array *k, uint64_t *edges)
+{
+	struct plk_counts n;
+	double part;
+	int err = pl_gpu_run_kernel(&w->bench->run, w->kind->kernel, k->nr_warps, k, &n, &part);
+
+	if (!err && n.failed)
+		err = pl_gpu_bench_complain("array", -(int)n.a_status);
+	if (!err)
+		*edges += n.done;
+	return err;
+}
+
+/* One level, and then its long lists. *more tells whether there is another. */
+static int run_level(struct pl_gpu_work *w, struct plk_array *k, uint64_t *edges, uint32_t *more)
+{
+	uint32_t words[2] = { 0, 0 };
+	int err = pl_kmem_put(&w->bench->run.kmem, k->more, words, sizeof(words));
+
+	k->pieces_now = 0;
+	if (!err)
+		err = run_part(w, k, edges);
+	if (!err)
+		err = pl_kmem_get(&w->bench->run.kmem, words, k->more, sizeof(words));
+	k->pieces_now = words[1];
+	if (!err && k->pieces_now) {
+		err = run_part(w, k, edges);
+		if (!err)
+			err = pl_kmem_get(&w->bench->run.kmem, words, k->more, sizeof(words));
+	}
+	*more = words[0];
 	return err;
 }
 
@@ -189,25 +232,13 @@ static int begin(struct pl_gpu_work *w, struct plk_array *k)
 static int search_by_kernels(struct pl_gpu_work *w, struct plk_array *k, uint64_t *edges,
 			     double *seconds)
 {
-	struct plk_counts n;
 	uint64_t start = pld_clock_ns();
 	uint32_t more = 1;
-	double part;
 	int err = 0;
 
 	*edges = 0;
-	for (; !err && more; k->level++) {
-		err = put(w, k->more, 0);
-		if (!err)
-			err = pl_gpu_run_kernel(&w->bench->run, w->kind->kernel, k->nr_warps, k, &n,
-						&part);
-		if (!err && n.failed)
-			err = pl_gpu_bench_complain("array", -(int)n.a_status);
-		if (!err)
-			err = pl_kmem_get(&w->bench->run.kmem, &more, k->more, sizeof(more));
-		if (!err)
-			*edges += n.done;
-	}
+	for (; !err && more; k->level++)
+		err = run_level(w, k, edges, &more);
 	*seconds = (double)(pld_clock_ns() - start) / 1e9;
 	return err;
 }

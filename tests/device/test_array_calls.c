@@ -215,6 +215,10 @@ static void test_places(void **state)
 	/* Pages that are a power of two apart use all sets, too. */
 	for (unsigned int i = 0; i < 32; i++)
 		assert_int_equal(nr[i], 64);
+	/* Those that are near do not meet. */
+	for (uint64_t page = 0; page < 32 * 64; page++)
+		for (uint64_t next = page + 1; next < page + 16; next++)
+			assert_int_not_equal(pld_set_(&c, page), pld_set_(&c, next));
 }
 
 int main(void)

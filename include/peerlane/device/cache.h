@@ -100,15 +100,19 @@ PLD_FN uint32_t pld_tag_(const struct pld_cache *c, uint64_t page)
 	return (uint32_t)(page >> c->log_sets);
 }
 
-/* Neighbours are in different sets, and so are pages that are powers of two apart. */
-PLD_FN uint32_t pld_mix_(const struct pld_cache *c, uint32_t tag)
+/*
+ * Pages less than half as far apart as there are sets are in different ones, so that pages that are read one after
+ * the other do not meet; and so are pages that are powers of two apart. For that, as many pages as there are sets
+ * begin at another set each time: 0.414 of all further on, an odd number.
+ */
+PLD_FN uint32_t pld_turn_(const struct pld_cache *c, uint32_t tag)
 {
-	return (tag * 0x9e3779b1u) & ((1u << c->log_sets) - 1);
+	return tag * ((uint32_t)((uint64_t)0x6a09e667 << c->log_sets >> 32) | 1);
 }
 
 PLD_FN uint32_t pld_set_(const struct pld_cache *c, uint64_t page)
 {
-	return ((uint32_t)page & ((1u << c->log_sets) - 1)) ^ pld_mix_(c, pld_tag_(c, page));
+	return ((uint32_t)page + pld_turn_(c, pld_tag_(c, page))) & ((1u << c->log_sets) - 1);
 }
 
 /* The page a frame has, by its word. */
@@ -116,7 +120,8 @@ PLD_FN uint64_t pld_page_of_(const struct pld_cache *c, uint32_t frame, uint64_t
 {
 	const uint32_t tag = (uint32_t)(word >> PLD_TAG_SHIFT);
 
-	return (uint64_t)tag << c->log_sets | (frame / c->ways ^ pld_mix_(c, tag));
+	return (uint64_t)tag << c->log_sets |
+	       ((frame / c->ways - pld_turn_(c, tag)) & ((1u << c->log_sets) - 1));
 }
 
 PLD_FN char *pld_frame_memory_(const struct pld_cache *c, uint32_t frame)
@@ -238,11 +243,14 @@ PLD_FN int pld_cache_has_(const struct pld_cache *c, uint64_t page)
 /* What has become of a frame that is held. A writer's reference becomes his place among the writers. */
 PLD_FN int pld_cache_check_(const struct pld_cache *c, uint32_t frame, uint32_t refs, int write)
 {
-	const uint64_t seen = pld_load_acquire_dev64(&c->words[frame]);
-	const uint32_t state = pld_state_(seen);
+	uint64_t seen = pld_load_relaxed_dev64(&c->words[frame]);
+	uint32_t state;
 
-	if (state == PLD_FILLING)
+	/* That is asked often; what came is to be seen once. */
+	if (pld_state_(seen) == PLD_FILLING)
 		return PLD_HELD;
+	seen = pld_load_acquire_dev64(&c->words[frame]);
+	state = pld_state_(seen);
 	if (state == PLD_FAILED) {
 		pld_drop_(c, frame, refs);
 		return -EIO;
