@@ -28,6 +28,9 @@ class Step:
 TINY = "--threads 4,8 --count 40 --repeat 1"
 TINY_WORK = "--threads 4 --bytes 64K --cache 32K --repeat 1"
 
+MANY = "--threads 4096,16384,32768"
+EACH = "--queues 1024 --depth 128"
+
 EMULATED = [
     Step("commands, no data, 4 proxies", "ring --proxies 4", TINY, rate=230e6, share=0.65),
     Step("commands, no data, 8 proxies", "ring --proxies 8", TINY, rate=230e6, share=0.65),
@@ -39,9 +42,12 @@ EMULATED = [
          share=0.95, threads=4096),
     Step("array, all hits, 4 KiB pages", "array", f"{TINY} --cache 32K", gbps=1000),
     Step("array, half hits, 4 KiB pages", "array --hit-ratio 0.5 --cache 512M --count 1M", f"{TINY} --cache 32K"),
-    Step("sum of an array, cache of 1/4", "sum", TINY_WORK),
-    Step("scan of columns, cache of 1/4", "scan", TINY_WORK, share=1),
-    Step("BFS, cache of 1/4", "bfs", TINY_WORK, share=1),
+    Step("sum of an array, cache of 1/4", f"sum {MANY}", TINY_WORK),
+    Step("scan of columns, cache of 1/4", f"scan {MANY}", TINY_WORK, share=1),
+    Step("the same, a queue for each warp", f"scan {MANY} {EACH}", TINY_WORK, share=1),
+    Step("the same, rows ordered by key", f"scan {MANY} --ordered", TINY_WORK, share=1),
+    Step("BFS, cache of 1/4", f"bfs {MANY}", TINY_WORK, share=1),
+    Step("the same, pages of 2 KiB", f"bfs {MANY} --page 2K", f"{TINY_WORK} --page 2K", share=1),
 ]
 REAL = [
     Step("random 4 KiB reads of a cached file", "file --proxies 4", f"{TINY} --bytes 16K", share=0.8),

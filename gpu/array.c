@@ -8,7 +8,7 @@
 
 #define MAX_FRAMES 0x7ffffff0u
 #define DEFAULT_PAGE_BYTES 4096u
-#define DEFAULT_WAYS 8u
+#define DEFAULT_WAYS 16u
 #define MAX_WAYS 32u
 #define SECOND ((uint64_t)1000000000)
 #define LINE 128u
@@ -60,11 +60,12 @@ static uint64_t describe_stripe(struct pld_stripe *s, const struct peerlane_arra
 /* As many sets as there can be, a power of two, and what is left over in more ways. */
 static bool describe_sets(struct pld_cache *c, const struct peerlane_array_options *opt)
 {
-	const uint32_t ways = opt->ways ? opt->ways : DEFAULT_WAYS;
-	uint64_t nr = opt->frames_bytes >> c->stripe.log_page;
+	uint64_t nr = opt->frames_bytes >> c->stripe.log_page, ways = opt->ways;
 
 	if (nr > MAX_FRAMES)
 		nr = MAX_FRAMES;
+	if (!ways)
+		ways = nr && nr < DEFAULT_WAYS ? nr : DEFAULT_WAYS;
 	if (ways > MAX_WAYS || nr < ways)
 		return false;
 	while (nr >> (c->log_sets + 1) >= ways)

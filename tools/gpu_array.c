@@ -101,8 +101,7 @@ static int measure_row(struct pl_gpu_bench *b, const struct array_args *a, struc
 	if (!err)
 		err = measure_cache(b, &c, row);
 	pl_gpu_cache_fini(&c);
-	peerlane_device_close(dev);
-	return err;
+	return pl_gpu_bench_shut(dev, err);
 }
 
 static int measure(struct pl_gpu_bench *b, const struct array_args *a)

@@ -173,6 +173,20 @@ int pl_gpu_bench_complain(const char *what, int err)
 	return err;
 }
 
+int pl_gpu_bench_shut(struct peerlane_device *dev, int err)
+{
+	struct peerlane_device_stats s = { .size = sizeof(s) };
+	uint64_t bad = 0;
+
+	for (unsigned int i = 0; !peerlane_device_get_stats(dev, i, &s); i++)
+		bad += s.bad_completions + s.bad_doorbells;
+	peerlane_device_close(dev);
+	if (err || !bad)
+		return err;
+	pl_message_error("%llu completions or doorbells made no sense", (unsigned long long)bad);
+	return -EPROTO;
+}
+
 int pl_gpu_bench_pass(struct pl_gpu_bench *b, const struct pl_gpu_kernel *kernel,
 		      unsigned int nr_warps, void *args, uint64_t expected, double *seconds)
 {

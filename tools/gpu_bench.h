@@ -130,6 +130,12 @@ struct peerlane_device_options pl_gpu_bench_options(const struct pl_gpu_bench *b
 void pl_gpu_bench_describe(struct pl_gpu_bench *b, const struct peerlane_device *dev);
 int pl_gpu_bench_complain(const char *what, int err);
 
+/*
+ * Close a device. Returns @err, or -EPROTO if that is 0 and kernels found completions that make no sense, or its
+ * server doorbells: then no figure can be trusted.
+ */
+int pl_gpu_bench_shut(struct peerlane_device *dev, int err);
+
 /* One run of a kernel in which so many I/O must succeed, and nothing may be wrong. */
 int pl_gpu_bench_pass(struct pl_gpu_bench *b, const struct pl_gpu_kernel *kernel,
 		      unsigned int nr_warps, void *args, uint64_t expected, double *seconds);

@@ -122,8 +122,7 @@ static int measure_row(struct pl_gpu_bench *b, const struct file_args *a, int fd
 				"page cache", "%lld reads of the last row came from it at once",
 				(long long)cached_reads(dev, row->queues));
 	pl_gpu_reads_fini(&r);
-	peerlane_device_close(dev);
-	return err;
+	return pl_gpu_bench_shut(dev, err);
 }
 
 static int measure(struct pl_gpu_bench *b, const struct file_args *a)

@@ -68,8 +68,7 @@ static int measure(struct pl_gpu_bench *b, const struct read_args *a)
 		err = peerlane_device_open_memory(&dev, &opt, a->bytes, &memory);
 		if (err)
 			return pl_gpu_bench_complain("emulated drive", err);
-		err = measure_row(b, a, row, dev, memory);
-		peerlane_device_close(dev);
+		err = pl_gpu_bench_shut(dev, measure_row(b, a, row, dev, memory));
 	}
 	return err;
 }

@@ -38,8 +38,7 @@ static int measure_queues(struct pl_gpu_bench *b, struct pl_gpu_row *row)
 	};
 	row->ios = k.per_lane * row->threads;
 	err = pl_gpu_bench_passes(b, &pl_gpu_kernel_ring, k.nr_warps, &k, row->ios, &row->seconds);
-	peerlane_device_close(dev);
-	return err;
+	return pl_gpu_bench_shut(dev, err);
 }
 
 static int measure(struct pl_gpu_bench *b)

@@ -64,7 +64,7 @@ static const struct pl_option scan_options[] = {
 };
 
 static const struct pl_option bfs_options[] = {
-	{ "edges", PL_OPTION_COUNT, AT(edges), "N", "Edges of a vertex, on average (default 256).",
+	{ "edges", PL_OPTION_COUNT, AT(edges), "N", "Edges of a vertex, on average (default 64).",
 	  4, 1024 },
 	WORK_OPTIONS,
 	{ 0 },
@@ -211,8 +211,7 @@ static int measure_row(struct pl_gpu_bench *b, const struct work_args *a,
 	pl_gpu_cache_fini(&c);
 	if (kind->end)
 		kind->end(&w);
-	peerlane_device_close(dev);
-	return err;
+	return pl_gpu_bench_shut(dev, err);
 }
 
 static int check(struct work_args *a, const struct pl_gpu_bench *b)
@@ -265,7 +264,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	const struct pl_gpu_work_kind *kind = self == &pl_command_gpu_sum    ? &pl_gpu_work_sum
 					      : self == &pl_command_gpu_scan ? &pl_gpu_work_scan
 									     : &pl_gpu_work_bfs;
-	struct work_args args = { .page = 4096, .edges = 256 };
+	struct work_args args = { .page = 4096, .edges = 64 };
 	struct pl_gpu_bench b;
 	int status, err, first = pl_option_parse(self, argc, argv, &args, &status);
 

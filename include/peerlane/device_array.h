@@ -23,7 +23,7 @@ struct pld_target;
  * @bytes: length of the array
  * @page_bytes: what is read and written at once, a power of two from 512 to 65536 (default 4096); not less
  *              than a block of any target, and not more than a command of any may move
- * @ways: frames that can take a given page, 1 to 32 (default 8); more are used where that makes use of
+ * @ways: frames that can take a given page, 1 to 32 (default 16, or all); more are used where that makes use of
  *        all of @frames_bytes
  * @frames: memory for the pages, aligned to a page of the controllers; where controllers reach it,
  *          @paths say how

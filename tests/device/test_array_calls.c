@@ -45,6 +45,7 @@ static void test_layout(void **state)
 
 	(void)state;
 	opt = good_options(&target, &path, &queue);
+	opt.ways = 8;
 	assert_int_equal(peerlane_array_init(&c, &opt), 0);
 	assert_int_equal(c.stripe.log_page, 12);
 	/* A hundred frames: eight sets of eight, and four more in each. */
@@ -53,6 +54,15 @@ static void test_layout(void **state)
 	assert_true(c.timeout_ns > c.busy_ns && c.busy_ns > 0);
 	/* 128; 96 words; 8 sets; 200 slots; all in lines of 128. */
 	assert_int_equal(peerlane_array_metadata_bytes(&opt), 128 + 768 + 128 + 896);
+	/* By default four of sixteen, and nine more; few frames are one set. */
+	opt.ways = 0;
+	assert_int_equal(peerlane_array_init(&c, &opt), 0);
+	assert_int_equal(c.log_sets, 2);
+	assert_int_equal(c.ways, 25);
+	opt.frames_bytes = (uint64_t)5 * 4096;
+	assert_int_equal(peerlane_array_init(&c, &opt), 0);
+	assert_int_equal(c.log_sets, 0);
+	assert_int_equal(c.ways, 5);
 	opt.ways = 32;
 	opt.frames_bytes = (uint64_t)1000 * 4096;
 	assert_int_equal(peerlane_array_init(&c, &opt), 0);
@@ -87,7 +97,8 @@ static void test_refusals(void **state)
 	REFUSED(opt.page_bytes = 131072);
 	REFUSED(opt.page_bytes = 5000);
 	REFUSED(opt.ways = 33);
-	REFUSED(opt.frames_bytes = 7 * 4096);
+	REFUSED(opt.frames_bytes = 4095);
+	REFUSED(opt.ways = 8; opt.frames_bytes = 7 * 4096);
 	REFUSED(opt.frames = NULL);
 	REFUSED(opt.frames = (void *)4100);
 	REFUSED(opt.metadata = NULL);

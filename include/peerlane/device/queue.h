@@ -246,20 +246,33 @@ PLD_FN void pld_tell_(struct pld_port *port, uint32_t was)
 		pld_ring(port->queue->cq_doorbell, port->head & port->mask);
 }
 
-/* Where the next completion will be, once this group alone takes them. Returns 0: another is at it. */
-PLD_FN int pld_begin_reap_(struct pld_port *port)
+/*
+ * How many completions to look for: as many as can be there. What a look brings over the bus for nothing is lost for
+ * data. A controller that posts too many has them taken one at a time.
+ */
+PLD_FN uint32_t pld_awaited_(uint32_t tail, uint32_t head)
+{
+	return (int32_t)(tail - head) > 0 ? tail - head : 1;
+}
+
+/* Have the port's head where the next completion will be, for this group alone. Returns how many to look
+ * for; 0: another group is at it. */
+PLD_FN uint32_t pld_begin_reap_(struct pld_port *port)
 {
 	struct pld_queue *q = port->queue;
 	uint64_t got = 0;
 
 	if (!port->marks)
-		return 1;
+		return pld_awaited_(port->tail, port->head);
 	if (pld_leads(port->lanes) && !pld_load_relaxed_dev32(&q->reaping) &&
-	    !pld_lock_dev32(&q->reaping))
-		got = (uint64_t)1 << 32 | pld_load_relaxed_dev32(&q->head);
+	    !pld_lock_dev32(&q->reaping)) {
+		const uint32_t head = pld_load_relaxed_dev32(&q->head);
+
+		got = (uint64_t)pld_awaited_(pld_load_relaxed_dev32(&q->tail), head) << 32 | head;
+	}
 	got = pld_shfl64(port->lanes, got, pld_lowest32(port->lanes));
 	port->head = (uint32_t)got;
-	return got != 0;
+	return (uint32_t)(got >> 32);
 }
 
 /*
@@ -269,15 +282,16 @@ PLD_FN int pld_begin_reap_(struct pld_port *port)
 PLD_FN uint32_t pld_reap_(struct pld_port *port)
 {
 	const uint32_t lanes = port->lanes, rank = pld_rank(lanes);
-	struct pld_vec v;
+	const uint32_t most = pld_begin_reap_(port);
 	uint32_t at, stale, run;
+	struct pld_vec v;
 	int fresh;
 
-	if (!pld_begin_reap_(port))
+	if (!most)
 		return 0;
 	at = port->head + rank;
 	/* The first time round the phase is 1. A lane that would see an entry twice sees none. */
-	fresh = rank <= port->mask &&
+	fresh = rank < most && rank <= port->mask &&
 		pld_load_fresh_sys(&port->cq[at & port->mask], PL_NVME_CQE_PHASE,
 				   at >> port->log_depth & 1, &v);
 	stale = lanes & ~pld_ballot(lanes, fresh);
