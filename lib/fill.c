@@ -14,7 +14,7 @@
  * as much as it could save. */
 #define PLAIN_BYTES (64 * 1024)
 #define BOUNCE_BYTES (64 * 1024)
-/* A request of more units is worth a closer look at what the page cache has of it. */
+/* In a request of more units every one of so many is worth a closer look at what the page cache has of it. */
 #define FEW_UNITS 8u
 /* More than devices are read ahead by. */
 #define FAR_BYTES (32 << 20)
@@ -57,6 +57,7 @@ static bool far_is_cached(const struct pl_job *job, const struct pl_fill *f)
 static bool cold(struct pl_job *job, const struct pl_fill *f)
 {
 	bool all_cold = __atomic_load_n(&job->met_cold, __ATOMIC_RELAXED), is_cold;
+	bool sequence = !job->small && job->nr_units > FEW_UNITS;
 	int64_t in;
 
 	if (job->nr_units == 1 && f->bytes <= PLAIN_BYTES)
@@ -65,9 +66,10 @@ static bool cold(struct pl_job *job, const struct pl_fill *f)
 	if (in < 0)
 		return false;
 	is_cold = in < (int64_t)f->bytes / 2;
-	if (!is_cold && job->nr_units > FEW_UNITS)
-		is_cold = all_cold ? !far_is_cached(job, f)
-				   : !pl_cache_ready(f->file->fd, f->offset + (off_t)f->bytes - 1);
+	if (!is_cold && sequence && all_cold)
+		is_cold = !far_is_cached(job, f);
+	else if (!is_cold && sequence && !(f->unit % FEW_UNITS))
+		is_cold = !pl_cache_ready(f->file->fd, f->offset + (off_t)f->bytes - 1);
 	if (is_cold && !all_cold)
 		__atomic_store_n(&job->met_cold, true, __ATOMIC_RELAXED);
 	return is_cold;
