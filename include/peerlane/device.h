@@ -269,8 +269,8 @@ const struct pld_dma *peerlane_device_map_dma(const struct peerlane_device_map *
  * @dev: device
  *
  * The kill switch: waits return -ECANCELED unless their I/O ends first, also those that begin later,
- * until peerlane_device_reset(). A kernel that does I/O in a loop looks at the word that stop of struct
- * pld_queue points to, too. Does not wait for anybody.
+ * until peerlane_device_reset(). A kernel that waits sees it within 50 ms. One that does I/O in a loop looks at the word
+ * that stop of struct pld_queue points to, too, but seldom: it is in host memory. Does not wait for anybody.
  */
 void peerlane_device_stop(struct peerlane_device *dev);
 
