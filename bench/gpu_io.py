@@ -42,6 +42,7 @@ EMULATED = [
          share=0.95, threads=4096),
     Step("array, all hits, 4 KiB pages", "array", f"{TINY} --cache 32K", gbps=1000),
     Step("array, half hits, 4 KiB pages", "array --hit-ratio 0.5 --cache 512M --count 1M", f"{TINY} --cache 32K"),
+    Step("words read and written, cache of 1/4", "mixed", "--threads 4,8 --count 40 --repeat 1"),
     Step("sum of an array, cache of 1/4", f"sum {MANY}", TINY_WORK),
     Step("scan of columns, cache of 1/4", f"scan {MANY}", TINY_WORK, share=1),
     Step("the same, a queue for each warp", f"scan {MANY} {EACH}", TINY_WORK, share=1),

@@ -3,8 +3,9 @@
 #include "commands.h"
 
 static const struct pl_command *const subs[] = {
-	&pl_command_gpu_ring, &pl_command_gpu_read, &pl_command_gpu_file, &pl_command_gpu_array,
-	&pl_command_gpu_sum,  &pl_command_gpu_scan, &pl_command_gpu_bfs,  NULL,
+	&pl_command_gpu_ring,  &pl_command_gpu_read,  &pl_command_gpu_file,
+	&pl_command_gpu_array, &pl_command_gpu_mixed, &pl_command_gpu_sum,
+	&pl_command_gpu_scan,  &pl_command_gpu_bfs,   NULL,
 };
 
 const struct pl_command pl_command_bench_gpu = {

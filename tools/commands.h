@@ -10,6 +10,7 @@ extern const struct pl_command pl_command_bench;
 extern const struct pl_command pl_command_bench_gpu;
 extern const struct pl_command pl_command_gpu_array;
 extern const struct pl_command pl_command_gpu_bfs;
+extern const struct pl_command pl_command_gpu_mixed;
 extern const struct pl_command pl_command_gpu_file;
 extern const struct pl_command pl_command_gpu_read;
 extern const struct pl_command pl_command_gpu_ring;

@@ -9,6 +9,7 @@
 	}
 
 ENTRY(pages)
+ENTRY(mixed)
 ENTRY(sum)
 ENTRY(scan)
 ENTRY(bfs)

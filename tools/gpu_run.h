@@ -28,8 +28,8 @@ struct pl_gpu_kernel {
 };
 
 extern const struct pl_gpu_kernel pl_gpu_kernel_ring, pl_gpu_kernel_bare, pl_gpu_kernel_read,
-	pl_gpu_kernel_direct, pl_gpu_kernel_pages, pl_gpu_kernel_sum, pl_gpu_kernel_scan,
-	pl_gpu_kernel_bfs;
+	pl_gpu_kernel_direct, pl_gpu_kernel_pages, pl_gpu_kernel_mixed, pl_gpu_kernel_sum,
+	pl_gpu_kernel_scan, pl_gpu_kernel_bfs;
 
 /* Lanes of a warp on the CPU, where each is a thread that waits for the others. */
 #define PL_GPU_CPU_LANES 4u

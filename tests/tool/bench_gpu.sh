@@ -69,6 +69,18 @@ json '0 < d["hit_ratio"] < 0.9'
 expect 1 "$tool" bench gpu array "${small[@]}" --cache 32K --spoil 63
 says err 'from block 56 on'
 
+# Words read and written, more than the cache holds: every one is compared, and the drive in the end.
+expect 0 "$tool" bench gpu mixed --json --threads 4,8 --repeat 1 --count 800 --bytes 256K --cache 32K
+json 'd["verified"] and d["evictions"] > 0 and d["write_backs"] > 0 and d["rows"][1]["limit_iops"] > 0'
+expect 0 "$tool" bench gpu mixed --json --threads 4 --repeat 1 --count 400 --bytes 64K --cache 8K --page 512
+json 'd["write_backs"] > 0'
+expect 1 "$tool" bench gpu mixed --threads 4 --repeat 1 --count 100 --bytes 64K --cache 32K --spoil
+says err 'in word 0, and not'
+expect 2 "$tool" bench gpu mixed --bytes 100000
+says err 'not a multiple of 65536'
+expect 2 "$tool" bench gpu mixed --threads 512 --bytes 64K --cache 32K
+says err 'too few words for 512 threads'
+
 # Work on more than the cache holds: each result is that of the CPU, or it is said.
 work=(--threads 4 --repeat 1 --bytes 64K --cache 32K)
 for what in sum scan bfs; do
