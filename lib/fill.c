@@ -17,7 +17,7 @@
 /* In a request of more units every one of so many is worth a closer look at what the page cache has of it. */
 #define FEW_UNITS 8u
 /* More than devices are read ahead by. */
-#define FAR_BYTES (32 << 20)
+#define FAR_BYTES (64 << 20)
 /* Up to this size a read by p2p is a single one; larger ones are pieces that go at the same time. */
 #define P2P_BYTES (256 * 1024)
 
@@ -40,24 +40,24 @@ static bool aligned(const struct pl_fill *f)
 	return !(all & (f->file->align - 1));
 }
 
-/* Whether the page cache has what comes well after @f, or the end of its segment, farther than the kernel reads ahead. */
-static bool far_is_cached(const struct pl_job *job, const struct pl_fill *f)
+/*
+ * Whether pages that count as cached are only what the kernel is reading ahead. Reading those makes it go on: it would
+ * read all the rest of a cold file, slower than we do. So what is farther on than it reads ahead must be there,
+ * too; or, near the end, no piece before was missing, and the last byte comes at once.
+ */
+static bool only_ahead(const struct pl_job *job, const struct pl_fill *f, bool met_cold)
 {
 	const struct pl_seg *seg = &job->segs[job->units[f->unit].seg];
-	off_t last = seg->offset + (off_t)seg->bytes - 1, far = f->offset + FAR_BYTES;
+	off_t end = seg->offset + (off_t)seg->bytes;
 
-	return pl_cache_ready(f->file->fd, far < last ? far : last);
+	if (end - f->offset > FAR_BYTES)
+		return !pl_cache_resident(f->file->fd, f->offset + FAR_BYTES, 1);
+	return met_cold || !pl_cache_ready(f->file->fd, f->offset + (off_t)f->bytes - 1);
 }
 
-/*
- * Pages that the kernel is about to read ahead count as cached, and reading those that it has read makes it go on:
- * it would read all the rest of a cold file, slower than we do. So once a piece was found that is not there,
- * others are believed to be there only if what comes long after them is.
- */
 static bool cold(struct pl_job *job, const struct pl_fill *f)
 {
-	bool all_cold = __atomic_load_n(&job->met_cold, __ATOMIC_RELAXED), is_cold;
-	bool sequence = !job->small && job->nr_units > FEW_UNITS;
+	bool met_cold = __atomic_load_n(&job->met_cold, __ATOMIC_RELAXED), is_cold;
 	int64_t in;
 
 	if (job->nr_units == 1 && f->bytes <= PLAIN_BYTES)
@@ -66,11 +66,10 @@ static bool cold(struct pl_job *job, const struct pl_fill *f)
 	if (in < 0)
 		return false;
 	is_cold = in < (int64_t)f->bytes / 2;
-	if (!is_cold && sequence && all_cold)
-		is_cold = !far_is_cached(job, f);
-	else if (!is_cold && sequence && !(f->unit % FEW_UNITS))
-		is_cold = !pl_cache_ready(f->file->fd, f->offset + (off_t)f->bytes - 1);
-	if (is_cold && !all_cold)
+	if (!is_cold && !job->small && job->nr_units > FEW_UNITS &&
+	    (met_cold || !(f->unit % FEW_UNITS)))
+		is_cold = only_ahead(job, f, met_cold);
+	if (is_cold && !met_cold)
 		__atomic_store_n(&job->met_cold, true, __ATOMIC_RELAXED);
 	return is_cold;
 }

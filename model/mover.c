@@ -17,6 +17,7 @@
 #define LARGE_BYTES (256ull << 20)
 /* And is asked to say how far it is, after about this time. Between two pieces the device idles: the fewer the better. */
 #define PIECE_NS 2000000000ull
+#define MOST_BYTES (4ull << 30)
 
 int pl_mover_init(struct pl_mover *m)
 {
@@ -68,7 +69,7 @@ static uint64_t now_ns(void)
 /* The piece after one of @bytes that took @ns; not much longer, for what follows may be slower. */
 static uint64_t next_piece(uint64_t bytes, uint64_t ns)
 {
-	if (ns < PIECE_NS / 4)
+	if (ns < PIECE_NS / 4 && bytes < MOST_BYTES)
 		return bytes * 4;
 	return ns > PIECE_NS * 2 && bytes > LARGE_BYTES ? bytes / 2 : bytes;
 }

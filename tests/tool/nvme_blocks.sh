@@ -32,7 +32,8 @@ expect 2 "$tool" nvme identify
 # Onto a drive that stays (a file) and back, in blocks of both sizes, with a tail.
 for bs in 512 4096; do
 	drive=sim:file=$dir/disk.$bs,size=16M,bs=$bs
-	head -c 3000001 /dev/urandom >data
+	# None is the byte that is put there later.
+	head -c 3000001 /dev/urandom | tr x y >data
 	nr=$((3000001 / bs + 1))
 	expect 1 "$tool" nvme write --input data "$drive"
 	says err '--yes-destroy-data SIM0001'
