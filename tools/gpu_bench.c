@@ -175,11 +175,17 @@ int pl_gpu_bench_complain(const char *what, int err)
 
 int pl_gpu_bench_shut(struct peerlane_device *dev, int err)
 {
-	struct peerlane_device_stats s = { .size = sizeof(s) };
+	struct peerlane_device_info info = { .size = sizeof(info) };
 	uint64_t bad = 0;
 
-	for (unsigned int i = 0; !peerlane_device_get_stats(dev, i, &s); i++)
-		bad += s.bad_completions + s.bad_doorbells;
+	if (!err)
+		err = peerlane_device_get_info(dev, &info);
+	for (unsigned int i = 0; !err && i < info.nr_queues; i++) {
+		struct peerlane_device_stats s = { .size = sizeof(s) };
+
+		err = peerlane_device_get_stats(dev, i, &s);
+		bad += err ? 0 : s.bad_completions + s.bad_doorbells;
+	}
 	peerlane_device_close(dev);
 	if (err || !bad)
 		return err;

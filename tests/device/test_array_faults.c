@@ -312,6 +312,26 @@ static void test_write_error(void **state)
 	bed_close(&b);
 }
 
+/* A page that can never be written takes a frame, and nothing from the others. */
+static void test_never_written(void **state)
+{
+	struct plan plan = one_set(1, 1);
+	struct pld_array a;
+	struct pld_group g;
+	struct bed b;
+
+	(void)state;
+	alone(&b, &a, &g, &plan);
+	inject(&b, "status opcode=write lba=0 code=0x280");
+	assert_int_equal(write_one(&b, &a, 5), 0);
+	for (uint64_t i = 0; i < 2000; i++)
+		assert_int_equal(read_one(&a, (1 + i % 20) * PER_PAGE), 0);
+	assert_true(g.write_errors > 0);
+	assert_int_equal(pld_array_flush(&a, 0, 1), -EIO);
+	assert_int_equal(pld_array_close(&a), 0);
+	bed_close(&b);
+}
+
 /* ------------------------------------------------------------------ time-outs and the end */
 
 /* Count frames in a state. */
@@ -530,6 +550,7 @@ int main(void)
 		cmocka_unit_test(test_read_error),
 		cmocka_unit_test(test_bad_page),
 		cmocka_unit_test(test_write_error),
+		cmocka_unit_test(test_never_written),
 		cmocka_unit_test(test_lost_read),
 		cmocka_unit_test(test_late_read),
 		cmocka_unit_test(test_left_behind),

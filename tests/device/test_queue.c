@@ -222,9 +222,6 @@ static void test_ids(void **state)
 	(void)state;
 	run_open(&r, "sim:size=1M", &shape);
 	fill_namespace(&r);
-	/* Slots whose last id was one of the highest. */
-	for (unsigned int i = 0; i < 32; i++)
-		r.s.q[0].slots[i] = (uint64_t)(0xff00 + i) << 48;
 	pld_port_open(&port, &r.s.q[0], 0, 1);
 	while (done < 2000) {
 		int token = pld_reserve(&port, sent < 2000);
@@ -247,6 +244,34 @@ static void test_ids(void **state)
 	assert_int_equal(sent, done);
 	assert_int_equal(nr_bad(&r), 0);
 	run_close(&r);
+}
+
+/* The ids of a slot: none is the one that means none, and two uses in a row differ. */
+static void test_numbers(void **state)
+{
+	uint64_t slots[1u << 12] = { 0 };
+	struct pld_port port = { .slots = slots };
+
+	(void)state;
+	for (port.slot_bits = 0; port.slot_bits <= 12; port.slot_bits++) {
+		const uint32_t last = (1u << port.slot_bits) - 1;
+
+		for (uint32_t slot = 0; slot <= last; slot += last ? last : 1) {
+			uint32_t was = PL_NVME_CID_NONE;
+
+			/* From just before the counter wraps, and round all numbers. */
+			port.use = (uint32_t)-3;
+			for (uint32_t i = 0; i < 2 * 65536 + 10; i++) {
+				const uint32_t cid = pld_next_cid_(&port, slot);
+
+				assert_true(cid < PL_NVME_CID_NONE && (cid & last) == slot);
+				assert_true(cid != was);
+				was = cid;
+				slots[slot] = (uint64_t)cid << 48;
+				pld_next_use_(&port);
+			}
+		}
+	}
 }
 
 /* Completions in another order, late, or twice: each read still gets its own block. */
@@ -417,9 +442,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shapes),	    cmocka_unit_test(test_wrap),
 		cmocka_unit_test(test_many_queues), cmocka_unit_test(test_ids),
-		cmocka_unit_test(test_disorder),    cmocka_unit_test(test_status),
-		cmocka_unit_test(test_dropped),	    cmocka_unit_test(test_late),
-		cmocka_unit_test(test_corrupt),	    cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_numbers),	    cmocka_unit_test(test_disorder),
+		cmocka_unit_test(test_status),	    cmocka_unit_test(test_dropped),
+		cmocka_unit_test(test_late),	    cmocka_unit_test(test_corrupt),
+		cmocka_unit_test(test_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

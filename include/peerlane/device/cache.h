@@ -352,7 +352,10 @@ PLD_FN struct pld_place pld_find_victim_(const struct pld_cache *c, uint32_t fir
 		if (place.found)
 			break;
 	}
-	if (place.found)
+	/* One that must be written first may fail to be: the next try is another. */
+	if (place.found == 2)
+		*set = hand + 1 < c->ways ? hand + 1 : 0;
+	else if (place.found)
 		*set = stay ? *set + PLD_SET_PAGE : hand;
 	return place;
 }

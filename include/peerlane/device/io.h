@@ -72,6 +72,9 @@ PLD_SLOW void pld_copy_each_(uint32_t lanes, int want, char *to, const char *fro
 	uint32_t left = pld_ballot(lanes, want);
 	const int longer = pld_ballot(lanes, want && bytes > pld_count32(lanes) * 16) != 0;
 
+	/* One lane knows that the data are there; all lanes read them. */
+	if (left)
+		pld_sync(lanes);
 	while (left && !longer)
 		left = pld_copy_short_(lanes, left, to, from, bytes);
 	for (; left; left &= left - 1) {

@@ -148,6 +148,7 @@ PLD_FN struct pld_vec pld_load16(const void *p)
 }
 
 #if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 4)
+/* Sixteen aligned bytes are of one line, which comes over the bus as it was at one time. */
 PLD_FN int pld_load_fresh_sys(const void *p, uint32_t bit, uint32_t was, struct pld_vec *v)
 {
 	uint64_t low, high;

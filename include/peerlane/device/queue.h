@@ -10,7 +10,9 @@
  *
  * What the controller writes is checked: a completion that names no outstanding command is counted and
  * not believed. A command id has the slot in its lower bits and a number above that changes with each
- * use, so one that comes twice or late finds nothing.
+ * use, so one that comes twice or late finds nothing, unless all numbers were used meanwhile: there are 64 or more
+ * for queues of up to 1024 slots, which count the sends of a port, and fewer for others, where slots count for
+ * themselves.
  *
  * Who serves the queue, a drive or a program, does not show here. See io.h for data and array.h for
  * a cached view; the host part is peerlane/device.h.
@@ -25,6 +27,9 @@
 
 /* Most slots of a port. */
 #define PLD_MAX_SLOTS 64u
+
+/* Slots of a queue, in bits, up to which the sends of a port number its commands. */
+#define PLD_COUNTED_BITS 10u
 
 /* That the host wants an end is seen after so long at the latest, by who waits. */
 #define PLD_LOOK_NS 50000000u
@@ -195,9 +200,26 @@ PLD_FN uint32_t pld_take_(struct pld_port *port, uint32_t nr)
 /* The id for the next use of a slot. */
 PLD_FN uint32_t pld_next_cid_(const struct pld_port *port, uint32_t slot)
 {
-	const uint32_t cid = (port->use << port->slot_bits | slot) & 0xffff;
+	const uint32_t step = 1u << port->slot_bits;
+	uint32_t cid = port->use << port->slot_bits | slot;
 
+	if (port->slot_bits > PLD_COUNTED_BITS) {
+		/* The first time it is 0, which need not be of this slot. */
+		cid = (uint32_t)(pld_load_relaxed_dev64(&port->slots[slot]) >> 48);
+		cid = (cid & ~(step - 1)) + step + slot;
+	}
+	cid &= 0xffff;
 	return cid == PL_NVME_CID_NONE ? slot : cid;
+}
+
+/* The number for the next sends. All ones are left out: with one slot they make the id that is none. */
+PLD_FN void pld_next_use_(struct pld_port *port)
+{
+	const uint32_t ones = 0xffffu >> port->slot_bits;
+
+	port->use++;
+	if ((port->use & ones) == ones)
+		port->use++;
 }
 
 PLD_FN void pld_write_sqe_(const struct pld_port *port, uint32_t entry, uint32_t cid,
@@ -407,8 +429,12 @@ PLD_FN void pld_port_open(struct pld_port *port, struct pld_queue *q, uint32_t i
 	port->nr_own = q->slots_per_port;
 	port->first = index * q->slots_per_port;
 	port->lanes = lanes;
-	port->tail = port->use = pld_load_relaxed_dev32(&q->tail);
-	port->head = pld_load_relaxed_dev32(&q->head);
+	/* The same for all lanes, whatever others do meanwhile, and after what the group did before. */
+	pld_sync(lanes);
+	port->tail = pld_shfl32(lanes, pld_load_relaxed_dev32(&q->tail), pld_lowest32(lanes));
+	port->head = pld_shfl32(lanes, pld_load_relaxed_dev32(&q->head), pld_lowest32(lanes));
+	port->use = port->tail;
+	pld_next_use_(port);
 	port->tell_step = 1;
 	while (port->tell_step * 2 <= q->depth - port->nr_slots)
 		port->tell_step *= 2;
@@ -454,7 +480,7 @@ PLD_FN void pld_send(struct pld_port *port, int token, const struct pld_request 
 		pld_store_relaxed_dev64(&port->slots[slot], (uint64_t)cid << 48 | PLD_PENDING);
 		pld_write_sqe_(port, first + pld_rank(sending), cid, rq);
 	}
-	port->use++;
+	pld_next_use_(port);
 	pld_publish_(port, first, nr);
 }
 
