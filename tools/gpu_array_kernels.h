@@ -259,7 +259,7 @@ PLD_FN void plk_mixed(const struct plk_array *k, uint32_t warp)
 			n.a_wrong_block = index / 64;
 		}
 	}
-	if (!v.err && k->order == PLK_SWEEP)
+	if (!v.err && !k->direct && k->order == PLK_SWEEP)
 		v.err = pld_array_flush(&v.a, warp, k->nr_warps);
 	plk_view_close_(&v, &n);
 }

@@ -38,10 +38,10 @@ static int compare(const struct plk_array *k, const uint64_t *memory)
 {
 	const uint64_t nr = k->bytes / 8, lanes = (uint64_t)k->nr_warps * pld_count32(k->lanes);
 	uint64_t *model = malloc((size_t)k->bytes);
-	int err = model ? 0 : -ENOMEM;
+	int err = 0;
 
-	if (err)
-		return pl_gpu_bench_complain("model", err);
+	if (!model)
+		return pl_gpu_bench_complain("model", -ENOMEM);
 	pl_gpu_pattern((char *)model, 0, (size_t)k->bytes);
 	for (uint64_t me = 0; me < lanes; me++)
 		for (uint64_t i = 0; i < k->per_warp; i++) {
