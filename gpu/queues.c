@@ -145,7 +145,6 @@ static void fill(struct peerlane_device *dev, uint32_t i, const struct pl_face *
 		.slots_per_port = s->slots_per_port,
 		.slot_bits = log2_up(s->nr_slots),
 		.qid = face->qid,
-		.flags = dev->given_rings ? 0 : PLD_SQ_IN_HOST,
 	};
 	if (dev->has_bounce) {
 		q->bounce = dev->data.dev + pl_queues_data_at(dev, i);
@@ -153,7 +152,7 @@ static void fill(struct peerlane_device *dev, uint32_t i, const struct pl_face *
 		q->bounce_dma = (const struct pld_dma *)dma + (size_t)i * s->nr_slots;
 	}
 	if (dev->server == PEERLANE_DEVICE_MEMORY)
-		q->flags |= PLD_RESULT_PLACE;
+		q->flags = PLD_RESULT_PLACE;
 }
 
 int pl_queues_clear(struct peerlane_device *dev, const struct pl_face *faces)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Entries of headers in the form that programs write: three members, once each, in any order; texts of ASCII
- * without escapes; short numbers. They are read here, and some ten times as fast as by json-c. Every other
+ * without escapes; short numbers. They are read here, which is much faster than by json-c. Every other
  * entry, and all that is wrong, is left to json-c.
  */
 #ifndef PL_MODEL_PLAIN_H

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The entry points of gpu_array_kernels.h for CUDA: blocks of whole warps, in one dimension. */
-#include "gpu_array_kernels.h"
+#include "gpu_bfs_kernels.h"
+#include "gpu_mixed_kernels.h"
 
 #define ENTRY(name)                                                                                \
 	extern "C" __global__ void name(const __grid_constant__ struct plk_array k)                \

@@ -65,6 +65,21 @@ static uint32_t pages_ahead(const struct pl_gpu_cache *c)
 	return each > most ? most : each ? (uint32_t)each : 1;
 }
 
+int pl_gpu_cache_sizes(const struct pl_gpu_bench *b, uint64_t gpu_bytes, uint64_t *bytes,
+		       uint64_t *cache, uint64_t page_bytes)
+{
+	if (!*bytes)
+		*bytes = pl_gpu_run_on_gpu(&b->run) ? gpu_bytes : 256u << 10;
+	if (!*cache)
+		*cache = *bytes / 4;
+	if (*bytes % 65536) {
+		pl_message_error("--bytes: %llu is not a multiple of 65536",
+				 (unsigned long long)*bytes);
+		return -EINVAL;
+	}
+	return pl_gpu_cache_check(*cache, page_bytes);
+}
+
 int pl_gpu_cache_init(struct pl_gpu_cache *c, struct pl_gpu_bench *b, const struct pl_gpu_row *row,
 		      struct peerlane_device *dev, uint64_t bytes, uint64_t cache_bytes,
 		      uint32_t page_bytes)

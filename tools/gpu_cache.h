@@ -15,6 +15,12 @@ struct pl_gpu_cache {
 
 /* Can a cache be so large, with such pages? What is wrong is said. 0 or -EINVAL. */
 int pl_gpu_cache_check(uint64_t cache_bytes, uint64_t page_bytes);
+/*
+ * What was not asked for: @gpu_bytes of data, or less without a GPU, and a cache of a quarter of them; and whether it can be, as
+ * above.
+ */
+int pl_gpu_cache_sizes(const struct pl_gpu_bench *b, uint64_t gpu_bytes, uint64_t *bytes,
+		       uint64_t *cache, uint64_t page_bytes);
 /* An array of the first @bytes of the device with room for @cache_bytes. A failure is said. */
 int pl_gpu_cache_init(struct pl_gpu_cache *c, struct pl_gpu_bench *b, const struct pl_gpu_row *row,
 		      struct peerlane_device *dev, uint64_t bytes, uint64_t cache_bytes,

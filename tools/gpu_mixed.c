@@ -151,15 +151,8 @@ static int check(struct mixed_args *a, const struct pl_gpu_bench *b)
 {
 	const struct pl_option_list *threads = &b->args.threads;
 
-	if (!a->bytes)
-		a->bytes = pl_gpu_run_on_gpu(&b->run) ? 64u << 20 : 256u << 10;
-	if (!a->cache)
-		a->cache = a->bytes / 4;
-	if (a->bytes % 65536) {
-		pl_message_error("--bytes: %llu is not a multiple of 65536",
-				 (unsigned long long)a->bytes);
+	if (pl_gpu_cache_sizes(b, 64u << 20, &a->bytes, &a->cache, a->page))
 		return -EINVAL;
-	}
 	for (unsigned int i = 0; i < threads->nr; i++)
 		if (threads->values[i] > a->cache / 8 / PLK_WORDS / 2) {
 			pl_message_error("--cache: %llu bytes are too few words for %llu threads",
@@ -167,7 +160,7 @@ static int check(struct mixed_args *a, const struct pl_gpu_bench *b)
 					 (unsigned long long)threads->values[i]);
 			return -EINVAL;
 		}
-	return pl_gpu_cache_check(a->cache, a->page);
+	return 0;
 }
 
 static int run(const struct pl_command *self, int argc, char **argv)

@@ -3,7 +3,8 @@
 #ifndef PL_GPU_RUN_H
 #define PL_GPU_RUN_H
 
-#include "gpu_array_kernels.h"
+#include "gpu_bfs_kernels.h"
+#include "gpu_mixed_kernels.h"
 #include "session.h"
 
 #include <kmem.h>

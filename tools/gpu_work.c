@@ -214,20 +214,6 @@ static int measure_row(struct pl_gpu_bench *b, const struct work_args *a,
 	return pl_gpu_bench_shut(dev, err);
 }
 
-static int check(struct work_args *a, const struct pl_gpu_bench *b)
-{
-	if (!a->bytes)
-		a->bytes = pl_gpu_run_on_gpu(&b->run) ? 1u << 30 : 256u << 10;
-	if (!a->cache)
-		a->cache = a->bytes / 4;
-	if (a->bytes % 65536) {
-		pl_message_error("--bytes: %llu is not a multiple of 65536",
-				 (unsigned long long)a->bytes);
-		return -EINVAL;
-	}
-	return pl_gpu_cache_check(a->cache, a->page);
-}
-
 static int measure(struct pl_gpu_bench *b, const struct work_args *a,
 		   const struct pl_gpu_work_kind *kind)
 {
@@ -272,7 +258,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 		return status;
 	pl_stop_catch();
 	err = pl_gpu_bench_open(&b, &args.common, strrchr(self->name, ' ') + 1, 1, 1);
-	if (!err && check(&args, &b)) {
+	if (!err && pl_gpu_cache_sizes(&b, 1u << 30, &args.bytes, &args.cache, args.page)) {
 		pl_gpu_bench_close(&b, -EINVAL);
 		return PL_EXIT_USAGE;
 	}

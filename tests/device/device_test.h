@@ -103,7 +103,6 @@ static inline void queue_open(struct queues *s, unsigned int i, uint32_t depth, 
 	q->slot_bits = log2_of(nr_ports * slots_per_port);
 	q->qid = info.qid;
 	q->page_bytes = ctrl.page_bytes;
-	q->flags = PLD_SQ_IN_HOST;
 	q->stop = &s->stop;
 	q->slots = calloc(nr_ports * slots_per_port, sizeof(*q->slots));
 	q->marks = nr_ports > 1 ? calloc(depth, sizeof(*q->marks)) : NULL;

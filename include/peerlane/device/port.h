@@ -14,7 +14,7 @@
  *	PLD_SLOW			one that is not inlined: what is seldom called costs no registers
  *	PLD_WARP			lanes of a warp
  *	pld_lane()			which one this is
- *	pld_load_{relaxed,acquire}_{dev,sys}(p)		32 or 64 bits, by name: ...32, ...64
+ *	pld_load_{relaxed,acquire}_{dev,sys}(p)		32 or 64 bits, by name: ...32, ...64; those that are needed
  *	pld_store_{relaxed,release}_{dev,sys}(p, v)
  *	pld_exchange_dev32(p, v), pld_add_dev32(p, v)	acquire and release; give what was there before
  *	pld_cas_dev64(p, old, new), pld_or_dev32(p, v), pld_lock_dev32(p) (puts 1), pld_take_dev64(p, v) (adds)

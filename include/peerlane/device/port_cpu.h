@@ -40,18 +40,13 @@ PLD_FN uint32_t pld_lane(void)
 PLD_LOAD_(relaxed_dev32, uint32_t, __ATOMIC_RELAXED)
 PLD_LOAD_(relaxed_dev64, uint64_t, __ATOMIC_RELAXED)
 PLD_LOAD_(relaxed_sys32, uint32_t, __ATOMIC_RELAXED)
-PLD_LOAD_(relaxed_sys64, uint64_t, __ATOMIC_RELAXED)
-PLD_LOAD_(acquire_dev32, uint32_t, __ATOMIC_ACQUIRE)
 PLD_LOAD_(acquire_dev64, uint64_t, __ATOMIC_ACQUIRE)
 PLD_LOAD_(acquire_sys32, uint32_t, __ATOMIC_ACQUIRE)
-PLD_LOAD_(acquire_sys64, uint64_t, __ATOMIC_ACQUIRE)
 PLD_STORE_(relaxed_dev32, uint32_t, __ATOMIC_RELAXED)
 PLD_STORE_(relaxed_dev64, uint64_t, __ATOMIC_RELAXED)
 PLD_STORE_(relaxed_sys32, uint32_t, __ATOMIC_RELAXED)
 PLD_STORE_(release_dev32, uint32_t, __ATOMIC_RELEASE)
 PLD_STORE_(release_dev64, uint64_t, __ATOMIC_RELEASE)
-PLD_STORE_(release_sys32, uint32_t, __ATOMIC_RELEASE)
-PLD_STORE_(release_sys64, uint64_t, __ATOMIC_RELEASE)
 
 #define PLD_ATOM_(name, type, op)                                                                  \
 	PLD_FN type pld_##name(type *p, type v)                                                    \

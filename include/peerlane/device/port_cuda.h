@@ -36,18 +36,13 @@ PLD_FN uint32_t pld_lane(void)
 PLD_LOAD_(relaxed_dev32, uint32_t, "relaxed.gpu.global.u32", "r")
 PLD_LOAD_(relaxed_dev64, uint64_t, "relaxed.gpu.global.u64", "l")
 PLD_LOAD_(relaxed_sys32, uint32_t, "relaxed.sys.global.u32", "r")
-PLD_LOAD_(relaxed_sys64, uint64_t, "relaxed.sys.global.u64", "l")
-PLD_LOAD_(acquire_dev32, uint32_t, "acquire.gpu.global.u32", "r")
 PLD_LOAD_(acquire_dev64, uint64_t, "acquire.gpu.global.u64", "l")
 PLD_LOAD_(acquire_sys32, uint32_t, "acquire.sys.global.u32", "r")
-PLD_LOAD_(acquire_sys64, uint64_t, "acquire.sys.global.u64", "l")
 PLD_STORE_(relaxed_dev32, uint32_t, "relaxed.gpu.global.u32", "r")
 PLD_STORE_(relaxed_dev64, uint64_t, "relaxed.gpu.global.u64", "l")
 PLD_STORE_(relaxed_sys32, uint32_t, "relaxed.sys.global.u32", "r")
 PLD_STORE_(release_dev32, uint32_t, "release.gpu.global.u32", "r")
 PLD_STORE_(release_dev64, uint64_t, "release.gpu.global.u64", "l")
-PLD_STORE_(release_sys32, uint32_t, "release.sys.global.u32", "r")
-PLD_STORE_(release_sys64, uint64_t, "release.sys.global.u64", "l")
 
 #define PLD_ATOM_(name, type, op, letter)                                                          \
 	PLD_FN type pld_##name(type *p, type v)                                                    \

@@ -35,9 +35,8 @@
 #define PLD_LOOK_NS 50000000u
 
 /* Flags of struct pld_queue. */
-#define PLD_SQ_IN_HOST 0x1u /* the SQ is host memory */
 #define PLD_RESULT_PLACE                                                                           \
-	0x2u /* reads: the result says where in @bounce the data lie, in 512 bytes */
+	0x1u /* reads: the result says where in @bounce the data lie, in 512 bytes */
 
 /* Addresses of a piece of memory for the controller. Its pages follow each other in @list. */
 struct pld_dma {

@@ -79,7 +79,6 @@ static void queue_open(struct kernel *k, struct peerlane_nvme *nvme, unsigned in
 	q->slots_per_port = NR_LANES - 1;
 	q->slot_bits = 3;
 	q->qid = info.qid;
-	q->flags = PLD_SQ_IN_HOST;
 }
 
 static void run(struct kernel *k, uint8_t opcode, uint64_t offset, size_t bytes)
