@@ -112,6 +112,7 @@ def backend(torch, directory):
     made = torch.randint(-32768, 32767, (CHUNKS, 2, 4, 256, 512), dtype=torch.int16)
     first = Cache(torch, directory)
     where = str(first.backend.memory_allocator.tensor.device)
+    assert where.startswith("cuda") or not torch.cuda.is_available(), f"its memory is on {where}"
     for i in range(CHUNKS):
         first.put(i, made[i])
     first.close()
