@@ -32,11 +32,14 @@ struct plk_array {
 	uint64_t edges_at; /* byte; offsets, from 0 on, are counted in edges */
 	uint32_t *levels, *more;
 	uint32_t nr_vertices, level;
-	/* Lists of more than four pieces are too long for a warp: these, begin and end of each, are left
+	/* Lists of more than two pieces are too long for a warp: these, begin and end of each, are left
 	 * for all, in a second run of the kernel. */
 	uint64_t *pieces;
 	uint32_t *nr_pieces, pieces_now;
-	uint32_t piece; /* edges */
+	uint32_t piece;	     /* edges */
+	uint32_t hold_on;    /* a page may be held while others are waited for */
+	uint32_t *next_part; /* of the vertices, to be looked at */
+	char *scratch;	     /* of each lane, for parts of lists that come without their page */
 };
 
 /* The view of one warp. */

@@ -188,6 +188,7 @@ static int measure_row(struct pl_gpu_bench *b, const struct work_args *a,
 	struct pl_gpu_work w = { .kind = kind,
 				 .bench = b,
 				 .bytes = a->bytes,
+				 .nr_warps = pl_gpu_bench_warps(b, row),
 				 .edges = a->edges,
 				 .ordered = a->ordered };
 	struct pl_gpu_cache c = { 0 };

@@ -135,21 +135,30 @@ static int search(struct pl_gpu_work *w)
 	return 0;
 }
 
+/* Pages are held only if they are as few of all frames. */
+#define HELD_SHARE 16u
+
 /* Of long lists, for a warp at a time. */
 static uint32_t piece_edges(const struct pl_gpu_work *w)
 {
-	return pl_gpu_run_on_gpu(&w->bench->run) ? 2048 : 64;
+	return pl_gpu_run_on_gpu(&w->bench->run) ? 512 : 64;
 }
 
-/* Memory of kernels: the level of each vertex, two words more, and pieces of long lists. */
+/* Memory of kernels: the level of each vertex, three words more, pieces of long lists, and scratch. */
 static size_t level_bytes(const struct pl_gpu_work *w)
 {
-	return (((size_t)w->nr_vertices + 2) * 4 + 15) / 16 * 16;
+	return (((size_t)w->nr_vertices + 3) * 4 + 15) / 16 * 16;
 }
 
-static size_t device_bytes(const struct pl_gpu_work *w)
+static size_t piece_bytes(const struct pl_gpu_work *w)
 {
-	return level_bytes(w) + (w->bytes / piece_edges(w) / 2 + 1) * 16;
+	return (w->bytes / piece_edges(w) / 2 + 1) * 16;
+}
+
+/* For parts of lists that come without their page. */
+static size_t scratch_bytes(const struct pl_gpu_work *w)
+{
+	return (size_t)w->nr_warps * w->bench->run.width * PLK_PEEK_ROOM;
 }
 
 static int make_bfs(struct pl_gpu_work *w)
@@ -160,7 +169,8 @@ static int make_bfs(struct pl_gpu_work *w)
 	make_graph(w);
 	err = search(w);
 	if (!err)
-		err = pl_kmem_alloc(&w->bench->run.kmem, device_bytes(w), &device);
+		err = pl_kmem_alloc(&w->bench->run.kmem,
+				    level_bytes(w) + piece_bytes(w) + scratch_bytes(w), &device);
 	if (!err)
 		w->device = device;
 	return err;
@@ -185,8 +195,12 @@ static int begin(struct pl_gpu_work *w, struct plk_array *k)
 	k->levels = w->device;
 	k->more = k->levels + w->nr_vertices;
 	k->nr_pieces = k->more + 1;
+	k->next_part = k->more + 2;
 	k->pieces = (uint64_t *)((char *)w->device + level_bytes(w));
+	k->scratch = (char *)k->pieces + piece_bytes(w);
 	k->piece = piece_edges(w);
+	k->hold_on = (uint64_t)k->cache.ways << k->cache.log_sets >=
+		     (uint64_t)HELD_SHARE * k->nr_warps;
 	k->nr_vertices = w->nr_vertices;
 	k->level = 0;
 	err = pl_kmem_put(&w->bench->run.kmem, w->device, image, level_bytes(w));
@@ -210,7 +224,7 @@ static int run_part(struct pl_gpu_work *w, struct plk_array *k, uint64_t *edges)
 /* One level, and then its long lists. *more tells whether there is another. */
 static int run_level(struct pl_gpu_work *w, struct plk_array *k, uint64_t *edges, uint32_t *more)
 {
-	uint32_t words[2] = { 0, 0 };
+	uint32_t words[3] = { 0, 0, 0 };
 	int err = pl_kmem_put(&w->bench->run.kmem, k->more, words, sizeof(words));
 
 	k->pieces_now = 0;

@@ -544,7 +544,7 @@ PLD_SLOW int pld_group_close_(struct pld_group *g)
  */
 PLD_FN int pld_array_close(struct pld_array *a)
 {
-	a->group->stats.hits = a->hits;
+	a->group->stats.hits += a->hits;
 	a->hits = 0;
 	return pld_group_close_(a->group);
 }

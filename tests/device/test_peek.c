@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: MIT
+/* Bytes of an array without their pages: what comes, from where, and what it leaves alone. */
+#include "array_test.h"
+
+#include <peerlane/device/peek.h>
+
+#define PAGE 4096u
+#define CACHED 16u /* frames of the cache; those behind it are for peeks, one for each lane */
+#define MILLISECOND ((uint64_t)1000000)
+
+static struct plan many(unsigned int nr_warps, unsigned int nr_lanes)
+{
+	return (struct plan){ .nr_targets = 1,
+			      .page = PAGE,
+			      .ways = 4,
+			      .nr_frames = CACHED + nr_warps * nr_lanes,
+			      .bytes = 100 * PAGE + 1040,
+			      .element = 8,
+			      .nr_warps = nr_warps,
+			      .nr_lanes = nr_lanes,
+			      .rounds = 200,
+			      .slots = 8 };
+}
+
+/* A bed whose cache does not have the last frames. */
+static void open_peeks(struct bed *b, const struct plan *plan)
+{
+	bed_open(b, plan);
+	free(b->metadata);
+	b->frames_bytes = (size_t)CACHED * plan->page;
+	bed_init_cache(b);
+}
+
+static void close_peeks(struct bed *b)
+{
+	b->frames_bytes = (size_t)b->plan.nr_frames * b->plan.page;
+	bed_close(b);
+}
+
+/* Memory of a lane, and where the controllers find it. */
+static char *memory_of(struct bed *b, unsigned int warp, struct pld_dma dma[MAX_STORES])
+{
+	const uint32_t frame = CACHED + warp * b->plan.nr_lanes + pld_lane();
+
+	for (unsigned int i = 0; i < b->nr_stores && !b->plan.bounce; i++)
+		dma[i] = b->store[i].dma[frame];
+	return b->frames + (size_t)frame * b->plan.page;
+}
+
+/* Controllers that do not have the page at @at get no good address. */
+static void spoil_others(const struct bed *b, struct pld_dma dma[MAX_STORES], uint64_t at)
+{
+	for (unsigned int i = 0; i < b->nr_stores; i++)
+		if (i != (b->plan.one_path ? 0 : at / b->plan.page % b->plan.nr_targets))
+			dma[i] = (struct pld_dma){ 16, 16, 16 };
+}
+
+/* ------------------------------------------------------------------ against a model */
+
+static void random_main(unsigned int warp, void *arg)
+{
+	struct bed *b = arg;
+	struct pld_dma dma[MAX_STORES];
+	char *memory = memory_of(b, warp, dma);
+	uint64_t chance = warp * 32 + pld_lane() + 1;
+	struct pld_array a;
+	struct pld_group g;
+
+	note(b, pld_array_open(&a, &g, &b->cache, warp, lanes_of(b->plan.nr_lanes)) != 0);
+	for (unsigned int i = 0; i < b->plan.rounds; i++) {
+		const char *data = NULL;
+		uint32_t room, bytes;
+		uint64_t at, value;
+
+		chance = mix(chance);
+		at = chance % b->plan.bytes;
+		room = b->plan.page - (uint32_t)at % b->plan.page;
+		room = room < b->plan.bytes - at ? room : (uint32_t)(b->plan.bytes - at);
+		bytes = 1 + (uint32_t)(chance >> 32) % (chance >> 40 & 1 ? room
+							: room < 64	 ? room
+									 : 64);
+		memory_of(b, warp, dma);
+		spoil_others(b, dma, at);
+		note(b, pld_array_peek(&a, chance >> 41 & 3, at, bytes, memory,
+				       b->plan.bounce ? NULL : dma, &data) != 0);
+		note(b,
+		     chance >> 41 & 3 && (data < memory || data + bytes > memory + b->plan.page ||
+					  memcmp(data, b->model + at, bytes)));
+		/* Others come by pages. */
+		note(b,
+		     pld_array_read(&a, chance >> 43 & 1, at / 8 % b->nr_elements, &value, 8) != 0);
+	}
+	note(b, pld_array_close(&a) != 0);
+}
+
+static void run_random(const struct plan *plan)
+{
+	struct bed b;
+
+	open_peeks(&b, plan);
+	bed_run(&b, random_main);
+	assert_int_equal(b.wrong, 0);
+	check_quiet(&b);
+	check_stored(&b);
+	close_peeks(&b);
+}
+
+static void test_model(void **state)
+{
+	struct plan plan = many(3, 4);
+
+	(void)state;
+	run_random(&plan);
+	plan.bounce = true;
+	run_random(&plan);
+	plan.page = 512;
+	plan.bytes = 512 * 100 + 48;
+	run_random(&plan);
+}
+
+/* Several controllers, or namespaces of one, of which each has its pages and its addresses. */
+static void test_striped(void **state)
+{
+	struct plan plan = many(2, 4);
+
+	(void)state;
+	plan.nr_targets = 3;
+	run_random(&plan);
+	plan.config = "sim:size=8M,ns=3";
+	plan.one_path = true;
+	run_random(&plan);
+}
+
+/* One slot for all lanes: they take turns. */
+static void test_one_slot(void **state)
+{
+	struct plan plan = many(2, 8);
+
+	(void)state;
+	plan.slots = 1;
+	plan.rounds = 50;
+	run_random(&plan);
+}
+
+/* ------------------------------------------------------------------ what was written */
+
+/*
+ * Each lane writes elements of its own through the cache, which is far too small, and peeks at them: what it wrote last, be
+ * that in a frame, on its way to the drive or there.
+ */
+static void changes_main(unsigned int warp, void *arg)
+{
+	struct bed *b = arg;
+	const uint32_t nr = b->plan.nr_warps * b->plan.nr_lanes;
+	const uint32_t me = warp * b->plan.nr_lanes + pld_lane();
+	struct pld_dma dma[MAX_STORES];
+	char *memory = memory_of(b, warp, dma);
+	uint64_t chance = me + 1;
+	_Alignas(16) char value[16];
+	struct pld_array a;
+	struct pld_group g;
+
+	note(b, pld_array_open(&a, &g, &b->cache, warp, lanes_of(b->plan.nr_lanes)) != 0);
+	for (unsigned int i = 1; i <= b->plan.rounds; i++) {
+		const uint64_t mine = b->nr_elements / nr;
+		const char *data = NULL;
+		uint64_t e;
+
+		chance = mix(chance);
+		e = chance % mine * nr + me;
+		make_element(value, e, i, 16);
+		note(b, pld_array_write(&a, 1, e, value, 16) != 0);
+		memcpy(b->model + e * 16, value, 16);
+		e = (chance >> 32) % mine * nr + me;
+		note(b, pld_array_peek(&a, 1, e * 16 + 3, 11, memory, b->plan.bounce ? NULL : dma,
+				       &data) != 0);
+		note(b, memcmp(data, b->model + e * 16 + 3, 11) != 0);
+	}
+	note(b, pld_array_flush(&a, warp, b->plan.nr_warps) != 0);
+	note(b, pld_array_close(&a) != 0);
+}
+
+static void run_changes(const struct plan *plan)
+{
+	struct bed b;
+
+	open_peeks(&b, plan);
+	bed_run(&b, changes_main);
+	assert_int_equal(b.wrong, 0);
+	assert_true(b.cache.stats->write_backs > 0);
+	check_quiet(&b);
+	/* Another may have changed a page after its part was flushed. */
+	{
+		struct pld_array a;
+		struct pld_group g;
+
+		assert_int_equal(pld_array_open(&a, &g, &b.cache, 0, 1), 0);
+		assert_int_equal(pld_array_flush(&a, 0, 1), 0);
+		assert_int_equal(pld_array_close(&a), 0);
+	}
+	check_stored(&b);
+	close_peeks(&b);
+}
+
+static void test_changes(void **state)
+{
+	struct plan plan = many(4, 4);
+
+	(void)state;
+	plan.rounds = 300;
+	plan.element = 16;
+	run_changes(&plan);
+	plan.bounce = true;
+	plan.nr_targets = 2;
+	run_changes(&plan);
+}
+
+/* ------------------------------------------------------------------ what the drive sees */
+
+static struct pl_simnvme_counters counters(struct bed *b)
+{
+	struct pl_simnvme_counters n;
+
+	pl_simnvme_counters(b->store[0].c, &n);
+	return n;
+}
+
+static void inject(struct bed *b, const char *script)
+{
+	char why[200] = "";
+
+	if (pl_simnvme_inject(b->store[0].c, script, why, sizeof(why)))
+		fail_msg("%s: %s", script, why);
+}
+
+/* One group of one lane: the test itself. */
+struct alone {
+	struct bed b;
+	struct pld_array a;
+	struct pld_group g;
+	struct pld_dma dma[MAX_STORES];
+	char *memory;
+	const char *data;
+};
+
+static void open_alone(struct alone *t, const struct plan *plan)
+{
+	open_peeks(&t->b, plan);
+	t->memory = memory_of(&t->b, 0, t->dma);
+	assert_int_equal(pld_array_open(&t->a, &t->g, &t->b.cache, 0, 1), 0);
+}
+
+static int peek(struct alone *t, uint64_t at, uint32_t bytes)
+{
+	return pld_array_peek(&t->a, 1, at, bytes, t->memory, t->dma, &t->data);
+}
+
+/* The blocks that have the bytes, and no more; no page comes or goes; what is cached costs nothing. */
+static void test_blocks(void **state)
+{
+	struct plan plan = many(1, 1);
+	struct pl_simnvme_counters n;
+	struct alone t;
+	uint64_t value;
+
+	(void)state;
+	plan.served = true;
+	open_alone(&t, &plan);
+	assert_int_equal(pld_peek_room(&t.a, 1), 512);
+	assert_int_equal(pld_peek_room(&t.a, 2), 1024);
+	assert_int_equal(pld_peek_room(&t.a, 513), 1024);
+	assert_int_equal(pld_peek_room(&t.a, 514), 1536);
+	n = counters(&t.b);
+	assert_int_equal(peek(&t, 7 * PAGE + 1000, 30), 0);
+	assert_ptr_equal(t.data, t.memory + 1000 % 512);
+	assert_memory_equal(t.data, t.b.model + 7 * PAGE + 1000, 30);
+	assert_int_equal(counters(&t.b).bytes_read - n.bytes_read, 1024);
+	/* All of a page, and the last block of the array, which it has in part. */
+	assert_int_equal(peek(&t, 8 * PAGE, PAGE), 0);
+	assert_memory_equal(t.data, t.b.model + 8 * PAGE, PAGE);
+	assert_int_equal(peek(&t, plan.bytes - 1, 1), 0);
+	assert_memory_equal(t.data, t.b.model + plan.bytes - 1, 1);
+	assert_int_equal(counters(&t.b).bytes_read - n.bytes_read, 1024 + PAGE + 512);
+	for (uint32_t f = 0; f < CACHED; f++)
+		assert_int_equal(t.b.cache.words[f], 0);
+	/* A cached page. */
+	assert_int_equal(pld_array_read(&t.a, 1, 9 * PAGE / 8, &value, 8), 0);
+	n = counters(&t.b);
+	assert_int_equal(peek(&t, 9 * PAGE + 700, 8), 0);
+	assert_memory_equal(t.data, t.b.model + 9 * PAGE + 700, 8);
+	assert_int_equal(counters(&t.b).io_commands, n.io_commands);
+	/* A changed one, of which the drive does not know. */
+	value = 0x123456789abcdef0;
+	assert_int_equal(pld_array_write(&t.a, 1, 9 * PAGE / 8, &value, 8), 0);
+	assert_int_equal(peek(&t, 9 * PAGE, 8), 0);
+	assert_memory_equal(t.data, &value, 8);
+	assert_int_equal(counters(&t.b).io_commands, n.io_commands);
+	/* One that is on its way is waited for. */
+	pld_array_prefetch(&t.a, 1, 11 * PAGE, 1);
+	assert_int_equal(peek(&t, 11 * PAGE, 8), 0);
+	assert_memory_equal(t.data, t.b.model + 11 * PAGE, 8);
+	assert_int_equal(counters(&t.b).io_commands, n.io_commands + 1);
+	assert_int_equal(pld_array_close(&t.a), 0);
+	assert_int_equal(t.b.cache.stats->hits + t.b.cache.stats->misses, 8);
+	assert_int_equal(t.b.cache.stats->bytes_read, 1024 + PAGE + 512 + 2 * PAGE);
+	check_quiet(&t.b);
+	close_peeks(&t.b);
+}
+
+/* ------------------------------------------------------------------ what goes wrong */
+
+static void test_refusals(void **state)
+{
+	struct plan plan = many(1, 1);
+	struct alone t;
+
+	(void)state;
+	open_alone(&t, &plan);
+	assert_int_equal(peek(&t, plan.bytes, 1), -ERANGE);
+	assert_int_equal(peek(&t, plan.bytes - 4, 5), -ERANGE);
+	assert_int_equal(peek(&t, ~(uint64_t)0, 1), -ERANGE);
+	assert_int_equal(peek(&t, ~(uint64_t)0 - 8, 64), -ERANGE);
+	assert_int_equal(peek(&t, 0, 0), -EINVAL);
+	assert_int_equal(peek(&t, PAGE - 4, 8), -EINVAL);
+	assert_int_equal(pld_array_peek(&t.a, 1, 0, 8, t.memory, NULL, &t.data), -EFAULT);
+	assert_int_equal(pld_array_peek(&t.a, 0, plan.bytes, 8, t.memory, NULL, &t.data), 0);
+	assert_int_equal(peek(&t, 0, 8), 0);
+	assert_int_equal(pld_array_close(&t.a), 0);
+	check_quiet(&t.b);
+	close_peeks(&t.b);
+}
+
+/* One lane's fault is not that of the others. */
+static void faults_main(unsigned int warp, void *arg)
+{
+	struct bed *b = arg;
+	struct pld_dma dma[MAX_STORES];
+	char *memory = memory_of(b, warp, dma);
+	const uint64_t at = pld_lane() == 2 ? b->plan.bytes : (uint64_t)pld_lane() * PAGE;
+	const char *data = NULL;
+	struct pld_array a;
+	struct pld_group g;
+	int err;
+
+	note(b, pld_array_open(&a, &g, &b->cache, warp, lanes_of(b->plan.nr_lanes)) != 0);
+	err = pld_array_peek(&a, 1, at, 8, memory, pld_lane() == 3 ? NULL : dma, &data);
+	note(b, err != (pld_lane() == 1	  ? -EIO
+			: pld_lane() == 2 ? -ERANGE
+			: pld_lane() == 3 ? -EFAULT
+					  : 0));
+	note(b, !err && memcmp(data, b->model + at, 8));
+	note(b, (g.status & 0x7ff) != 0x281);
+	note(b, pld_array_close(&a) != 0);
+}
+
+static void test_faults(void **state)
+{
+	struct plan plan = many(1, 8);
+	struct bed b;
+
+	(void)state;
+	plan.served = true;
+	open_peeks(&b, &plan);
+	inject(&b, "status opcode=read lba=8 code=0x281 count=1");
+	bed_run(&b, faults_main);
+	assert_int_equal(b.wrong, 0);
+	assert_int_equal(b.cache.stats->read_errors, 1);
+	check_quiet(&b);
+	close_peeks(&b);
+}
+
+/* A page that could not be read does not keep a block of it from being read. */
+static void test_failed_page(void **state)
+{
+	struct plan plan = many(1, 1);
+	struct alone t;
+	uint64_t value;
+	uint32_t f = 0;
+
+	(void)state;
+	plan.served = true;
+	open_alone(&t, &plan);
+	inject(&t.b, "status opcode=read lba=16 code=0x281 count=1");
+	assert_int_equal(pld_array_read(&t.a, 1, 2 * PAGE / 8, &value, 8), -EIO);
+	while (pld_state_(t.b.cache.words[f]) != PLD_FAILED)
+		assert_true(++f < CACHED);
+	/* Another has not seen yet that it failed. */
+	t.b.cache.words[f]++;
+	assert_int_equal(peek(&t, 2 * PAGE, 8), 0);
+	t.b.cache.words[f]--;
+	assert_memory_equal(t.data, t.b.model + 2 * PAGE, 8);
+	assert_int_equal(pld_array_close(&t.a), 0);
+	check_quiet(&t.b);
+	close_peeks(&t.b);
+}
+
+/* A command that does not end costs its slot, and nothing else. */
+static void test_lost(void **state)
+{
+	struct plan plan = many(1, 1);
+	struct alone t;
+
+	(void)state;
+	plan.served = true;
+	plan.slots = 2;
+	plan.timeout_ns = 50 * MILLISECOND;
+	open_alone(&t, &plan);
+	inject(&t.b, "drop opcode=read lba=0 count=1");
+	assert_int_equal(peek(&t, 0, 8), -ETIMEDOUT);
+	t.b.cache.timeout_ns = FOR_EVER;
+	assert_int_equal(peek(&t, 0, 8), 0);
+	/* With no slot left there is nothing to wait for but the time. */
+	inject(&t.b, "drop opcode=read lba=0 count=1");
+	t.b.cache.timeout_ns = 50 * MILLISECOND;
+	assert_int_equal(peek(&t, 0, 8), -ETIMEDOUT);
+	assert_int_equal(peek(&t, PAGE, 8), -ETIMEDOUT);
+	assert_int_equal(pld_array_close(&t.a), 0);
+	assert_int_equal(t.b.cache.stats->timeouts, 3);
+	check_quiet(&t.b);
+	close_peeks(&t.b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_model),	 cmocka_unit_test(test_striped),
+		cmocka_unit_test(test_one_slot), cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_blocks),	 cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_faults),	 cmocka_unit_test(test_failed_page),
+		cmocka_unit_test(test_lost),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
