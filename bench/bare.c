@@ -3,7 +3,8 @@
  * What a bare loop makes of cached reads: each thread reads a piece into pinned memory of its own,
  * copies it to the GPU, waits, and takes the next. No engine: what the machine's cores and memory
  * allow for calls of this size. Prints one line of JSON per number of threads and way of reading:
- * plain, or past the CPU's caches as the engine does (lib/nt_copy.c).
+ * plain; past the CPU's caches as the engine does (lib/nt_copy.c); or not at all, the copy alone, which
+ * nobody who copies and waits once a call can be faster than.
  */
 #include "cuda_min.h"
 #include "nt_copy.h"
@@ -23,8 +24,15 @@
 static struct pl_shape shape = { .batch = 1, .repeat = 3, .seconds = 10 };
 static struct pl_cuda_min cuda;
 static size_t size_bytes = (size_t)1 << 20;
-static bool past_cache;
+static enum how {
+	PLAIN,
+	PAST_CACHES,
+	COPY_ONLY,
+	NR_HOW,
+} how;
 static int fd;
+
+static const char *const how_names[NR_HOW] = { "plain", "past the caches", "copy only" };
 
 /* What one thread has. */
 struct lane {
@@ -72,7 +80,9 @@ static int fill(struct lane *l, off_t at)
 {
 	int err = 0;
 
-	if (!past_cache)
+	if (how == COPY_ONLY)
+		return 0;
+	if (how == PLAIN)
 		return pl_shape_move(false, fd, l->pinned, size_bytes, at);
 	for (size_t i = 0; !err && i < size_bytes; i += BOUNCE_BYTES) {
 		size_t n = size_bytes - i < BOUNCE_BYTES ? size_bytes - i : BOUNCE_BYTES;
@@ -123,7 +133,7 @@ static int measure(unsigned int nr_threads)
 		pl_shape_summarise(&shape, &f, run.repeats, run.lat_ns, atomic_load(&run.nr_lat));
 		printf("{\"who\":\"bare\",\"how\":\"%s\",\"op\":\"read\",\"size\":%zu,\"threads\":%"
 		       "u,",
-		       past_cache ? "past the caches" : "plain", size_bytes, nr_threads);
+		       how_names[how], size_bytes, nr_threads);
 		pl_shape_print(&shape, &f);
 		printf("}\n");
 	} else {
@@ -136,7 +146,8 @@ static int measure(unsigned int nr_threads)
 static const char help[] =
 	"usage: bare --file PATH [options]\n"
 	"Cached reads by a bare loop: each thread reads into pinned memory and copies it to the "
-	"GPU.\n"
+	"GPU,\n"
+	"or only copies.\n"
 	"Prints one JSON object a number of threads and way of reading. Sizes take K, M and G.\n"
 	"  --file PATH       the file\n"
 	"  --size BYTES      size of one call (1M)\n"
@@ -168,10 +179,8 @@ static int measure_all(void)
 	int err = 0;
 
 	for (unsigned int i = 0; !err && i < (shape.nr_threads ? 1 : 3); i++) {
-		for (int how = 0; !err && how < 2; how++) {
-			past_cache = how;
+		for (how = PLAIN; !err && how < NR_HOW; how++)
 			err = measure(shape.nr_threads ? shape.nr_threads : sweep[i]);
-		}
 	}
 	return err;
 }
