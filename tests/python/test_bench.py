@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 import unittest
+from unittest import mock
 
 import fake_torch
 import numpy as np
@@ -139,10 +140,25 @@ class Bench(support.Case):
         self.assertEqual(len(lines), len(found))
         self.assertEqual(len(found), (3 + 2) + (3 + 3) + 2 + 2)
         turns = [len(r["seconds"]) for r in found if r["case"].startswith("cold")]
-        self.assertEqual(turns, [2, 1] + [3, 3, 1])
+        self.assertEqual(turns, [2, 1] + [3, 2, 1])
         self.assertEqual({r["loader"] for r in found}, {"peerlane", "safetensors", "torch mmap"})
         self.assertTrue(all(r["bytes"] and r["device"] == "cpu" for r in found))
         shutil.rmtree(self.dir)
+
+    def test_disk(self):
+        """A load is compared with the reads of its own turn; the middle of that counts."""
+        path = self.path("m")
+        model_torch.write_model(path, {"a": 4 << 20})
+        args = model_torch.arguments(["--device", "cpu", "--cold", "3"])
+        bench = model_torch.Bench(args, fake_torch, peerlane, theirs)
+        loaders = {**bench.loaders(path), model_torch.TORCH: lambda: theirs(path)}
+        rates = [1e6, 1e12, 1e9]
+        with mock.patch.multiple(model_torch, quiet=dict, disk_rate=lambda path, turn: rates[turn]):
+            ours = next(bench.cold(loaders, 4 << 20, "cold", path, path))
+        for share, spent, rate in zip(ours["of_disk"], ours["seconds"], rates, strict=True):
+            self.assertAlmostEqual(share, (4 << 20) / spent / rate, delta=0.01 * share + 0.001)
+        self.assertEqual(ours["of_limit"], ours["of_disk"][2])
+        self.assertEqual([model_torch.middle(v) for v in ([3], [4, 2], [5, 1, 3])], [3, 2, 3])
 
     def test_sizes(self):
         sizes = [model_torch.size(t) for t in ("7", "2K", "3M", "4G")]
