@@ -12,7 +12,7 @@
 
 #define PLK_LANE_EDGES 8u
 /* Vertices that each lane looks at before edges are followed. */
-#define PLK_LANE_LEVELS 4u
+#define PLK_LANE_LEVELS 8u
 /* What a lane has read at once without its page, and room for it where blocks are of 512 bytes. Longer lists than the most are
  * read by pages. */
 #define PLK_PEEK_BYTES 1024u
@@ -225,45 +225,24 @@ struct plk_search {
 	/* Of the vertices from @first on that were looked at, those to be followed. */
 	uint32_t masks[PLK_LANE_LEVELS];
 	uint64_t first;
-	uint64_t vertex;	  /* this lane's, to be followed next */
-	uint32_t part, parts_end; /* of the vertices, what the warp looks at next */
-	uint32_t nr;		  /* lanes that have one, from the first on */
-	int over;		  /* there are no more to look at */
+	uint64_t vertex; /* this lane's, to be followed next */
+	uint32_t nr;	 /* lanes that have one, from the first on */
+	int over;	 /* there are no more to look at */
 };
 
 /*
- * Take some parts of the vertices to look at: many at first, since a page that two warps need may come twice, and one in the
- * end, so that all end together. Returns 0 if there are none.
+ * Look at the next vertices. Warps take them part by part: where one needs longer, others go on. Returns 0 if there are
+ * none.
  */
-PLD_FN int plk_take_parts_(const struct plk_array *k, struct plk_search *s)
-{
-	const uint32_t step = PLK_LANE_LEVELS * pld_count32(k->lanes);
-	const uint32_t all = (k->nr_vertices + step - 1) / step;
-	uint32_t nr = 0;
-
-	if (pld_leads(k->lanes)) {
-		const uint32_t taken = pld_load_relaxed_dev32(k->next_part);
-
-		nr = taken < all ? (all - taken) / (2 * k->nr_warps) : 0;
-		nr = nr ? nr : 1;
-		s->part = pld_add_dev32(k->next_part, nr);
-	}
-	s->part = pld_shfl32(k->lanes, s->part, pld_lowest32(k->lanes));
-	s->parts_end = s->part + pld_shfl32(k->lanes, nr, pld_lowest32(k->lanes));
-	if (s->parts_end > all)
-		s->parts_end = all;
-	return s->part < all;
-}
-
-/* Look at the next vertices. Returns 0 if there are none. */
 PLD_FN int plk_look_at_(const struct plk_array *k, struct plk_search *s)
 {
 	const uint32_t rank = pld_rank(k->lanes), width = pld_count32(k->lanes);
-	uint32_t levels[PLK_LANE_LEVELS];
+	uint32_t part = 0, levels[PLK_LANE_LEVELS];
 
-	if (s->part == s->parts_end && !plk_take_parts_(k, s))
-		return 0;
-	s->first = (uint64_t)s->part++ * PLK_LANE_LEVELS * width;
+	if (pld_leads(k->lanes))
+		part = pld_add_dev32(k->next_part, 1);
+	part = pld_shfl32(k->lanes, part, pld_lowest32(k->lanes));
+	s->first = (uint64_t)part * PLK_LANE_LEVELS * width;
 	for (uint32_t i = 0; i < PLK_LANE_LEVELS; i++) {
 		const uint64_t vertex = s->first + i * width + rank;
 
@@ -273,7 +252,7 @@ PLD_FN int plk_look_at_(const struct plk_array *k, struct plk_search *s)
 	}
 	for (uint32_t i = 0; i < PLK_LANE_LEVELS; i++)
 		s->masks[i] = pld_ballot(k->lanes, levels[i] == k->level);
-	return 1;
+	return s->first < k->nr_vertices;
 }
 
 /* Have a vertex of the level in every lane, as far as there are so many. */
@@ -302,7 +281,7 @@ PLD_FN void plk_collect_(const struct plk_array *k, struct plk_search *s)
 
 PLD_FN int plk_level_(struct plk_view *v, uint32_t warp, struct plk_counts *n)
 {
-	struct plk_search s = { { 0 }, 0, 0, 0, 0, 0, 0 };
+	struct plk_search s = { { 0 }, 0, 0, 0, 0 };
 	struct plk_held h = { 0, ~(uint64_t)0 };
 	int any = 0;
 
