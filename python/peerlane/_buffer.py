@@ -132,6 +132,10 @@ def _from_cuda(self: Buffer, obj: Any) -> bool:
     # Version 3: None says that nothing is to be waited for; 0 is not allowed.
     stream = face.get("stream")
     self.stream = -1 if stream is None else stream
+    # JAX queues work on streams of its own, and names none.
+    ready = getattr(obj, "block_until_ready", None)
+    if ready is not None:
+        ready()
     return True
 
 

@@ -94,6 +94,26 @@ class Protocols(support.Case):
         with self.assertRaisesRegex(ValueError, "not contiguous"):
             Buffer(Stranger())
 
+    def test_waited_for(self):
+        """An object that names no stream, and can be waited for, as those of JAX."""
+        keep, asked = np.arange(6, dtype="<i2"), []
+
+        class Later:
+            def __init__(self):
+                self.__cuda_array_interface__ = {
+                    "shape": (6,),
+                    "typestr": "<i2",
+                    "data": (keep.ctypes.data, True),
+                    "version": 2,
+                }
+
+            def block_until_ready(self):
+                asked.append(self)
+
+        later = Later()
+        self.assertEqual(Buffer(later).stream, -1)
+        self.assertEqual(asked, [later])
+
 
 class OnlyDlpack:
     """Passes on nothing but __dlpack__."""
