@@ -48,7 +48,6 @@ EMULATED = [
     Step("the same, a queue for each warp", f"scan {MANY} {EACH}", TINY_WORK, share=1),
     Step("the same, rows ordered by key", f"scan {MANY} --ordered", TINY_WORK, share=1),
     Step("BFS, cache of 1/4", f"bfs {MANY}", TINY_WORK, share=1),
-    Step("the same, pages of 2 KiB", f"bfs {MANY} --page 2K", f"{TINY_WORK} --page 2K", share=1),
 ]
 REAL = [
     Step("random 4 KiB reads of a cached file", "file --proxies 4", f"{TINY} --bytes 16K", share=0.8),
