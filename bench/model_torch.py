@@ -115,13 +115,10 @@ def quiet(limit_kib=32 << 10, patience=120):
     return {"quiet_after": round(time.perf_counter() - begin, 2), "unwritten_kib": unwritten_kib()}
 
 
-def disk_rate(path, turn=0, nr_threads=8, block=8 << 20, limit=8 << 30):
-    """Bytes a second of plain O_DIRECT reads by several threads, with nothing else done. Of a file
-    larger than @limit each turn reads another part."""
+def disk_rate(path, nr_threads=8, block=8 << 20):
+    """Bytes a second of plain O_DIRECT reads of a whole file by several threads, with nothing else done."""
     size = os.path.getsize(path) // block * block
-    first = turn * limit % size if size > limit else 0
-    size = min(size - first, limit)
-    places = iter(range(first, first + size, block))
+    places = iter(range(0, size, block))
     lock = threading.Lock()
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
 
@@ -429,7 +426,7 @@ class Bench:
                 chill(path)
                 chill(pt)
                 if name is None:
-                    disk.append(disk_rate(path, turn))
+                    disk.append(disk_rate(path))
                     continue
                 if name == PEERLANE:
                     shares.append(cached_share(self.peerlane, path))

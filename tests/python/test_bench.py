@@ -131,7 +131,7 @@ class Bench(support.Case):
         try:
             model_torch.disk_rate(self.file("direct", bytes(8 << 20)))
         except OSError:  # no O_DIRECT here
-            model_torch.disk_rate, saved = lambda path, turn: 1e9, model_torch.disk_rate
+            model_torch.disk_rate, saved = lambda path: 1e9, model_torch.disk_rate
             self.addCleanup(setattr, model_torch, "disk_rate", saved)
         lines = []
         model_torch.run(bench, lines.append)
@@ -153,7 +153,8 @@ class Bench(support.Case):
         bench = model_torch.Bench(args, fake_torch, peerlane, theirs)
         loaders = {**bench.loaders(path), model_torch.TORCH: lambda: theirs(path)}
         rates = [1e6, 1e12, 1e9]
-        with mock.patch.multiple(model_torch, quiet=dict, disk_rate=lambda path, turn: rates[turn]):
+        left = iter(rates)
+        with mock.patch.multiple(model_torch, quiet=dict, disk_rate=lambda path: next(left)):
             ours = next(bench.cold(loaders, 4 << 20, "cold", path, path))
         for share, spent, rate in zip(ours["of_disk"], ours["seconds"], rates, strict=True):
             self.assertAlmostEqual(share, (4 << 20) / spent / rate, delta=0.01 * share + 0.001)

@@ -165,7 +165,7 @@ PLD_SLOW int pld_peek_(struct pld_group *g, int want, struct pld_peek_ p, const 
 /* The room that any such peek needs: the bytes, and the rest of the first and of the last block. */
 PLD_FN uint32_t pld_peek_room(const struct pld_array *a, uint32_t bytes)
 {
-	uint32_t block = 0;
+	uint32_t block = 512;
 
 	for (uint32_t t = 0; t < a->cache->stripe.nr_targets; t++)
 		if (block < 1u << a->cache->stripe.target[t].log_block)
