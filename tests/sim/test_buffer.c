@@ -175,7 +175,7 @@ static void release_is_refused(void **state)
 	pthread_t thread;
 
 	(void)state;
-	open_all("SIM_ASYNC=250000 POOL_BYTES=1M", 1000);
+	open_all("SIM_ASYNC=500000 POOL_BYTES=1M", 3000);
 	assert_int_equal(peerlane_buffer_register(ctx, gpu, BYTES, 0), 0);
 	thread = start_reader();
 	assert_int_equal(peerlane_buffer_release(ctx, gpu), -EBUSY);
