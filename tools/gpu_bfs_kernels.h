@@ -13,11 +13,9 @@
 #define PLK_LANE_EDGES 8u
 /* Vertices that each lane looks at before edges are followed. */
 #define PLK_LANE_LEVELS 8u
-/* What a lane has read at once without its page, and room for it where blocks are of 512 bytes. Longer lists than the most are
- * read by pages. */
+/* What a lane has read at once without its page, and room for it where blocks are of 512 bytes. */
 #define PLK_PEEK_BYTES 1024u
 #define PLK_PEEK_ROOM (PLK_PEEK_BYTES + 512u)
-#define PLK_PEEK_MOST 4096u
 
 /* Edges to @nr vertices that lie together: those that were not seen are of the next level. Returns whether any. */
 PLD_FN int plk_visit_(const struct plk_array *k, const uint32_t *edges, uint32_t nr)
@@ -101,7 +99,7 @@ PLD_FN int plk_follow_(struct plk_view *v, struct plk_held *h, uint32_t lanes, u
 			at = to;
 		}
 	}
-	/* What follows begins where this ended; where warps could hold all frames of a set, none does. */
+	/* What follows begins where this ended. Where the frames are few, warps could hold all of a set. */
 	if (!k->hold_on)
 		plk_let_go_held_(v, h);
 	return any;
@@ -204,7 +202,7 @@ PLD_FN int plk_vertices_(struct plk_view *v, struct plk_held *h, uint32_t nr, ui
 	page = mine && end - begin <= 2 * k->piece;
 	if (mine && !page)
 		plk_note_pieces_(k, begin, end);
-	block = page && !k->direct && (end - begin) * 4 <= PLK_PEEK_MOST;
+	block = page && !k->direct && end > begin;
 	if (pld_ballot(k->lanes, block) &&
 	    plk_sparse_(k, block, k->edges_at + begin * 4, k->edges_at + end * 4)) {
 		any = plk_follow_blocks_(v, block, k->edges_at + begin * 4, k->edges_at + end * 4,

@@ -135,13 +135,14 @@ static int search(struct pl_gpu_work *w)
 	return 0;
 }
 
-/* Pages are held only if they are as few of all frames. */
+/* Pages are held while others are waited for only if they are so small a part of all frames: that all of a set are held
+ * is as good as impossible then, and would end with -EBUSY. */
 #define HELD_SHARE 16u
 
 /* Of long lists, for a warp at a time. */
 static uint32_t piece_edges(const struct pl_gpu_work *w)
 {
-	return pl_gpu_run_on_gpu(&w->bench->run) ? 512 : 64;
+	return pl_gpu_run_on_gpu(&w->bench->run) ? 512 : 256;
 }
 
 /* Memory of kernels: the level of each vertex, three words more, pieces of long lists, and scratch. */
@@ -185,9 +186,13 @@ static void spoil_bfs(struct pl_gpu_work *w)
 /* Nothing is seen but vertex 0. */
 static int begin(struct pl_gpu_work *w, struct plk_array *k)
 {
-	uint32_t *image = malloc(level_bytes(w));
+	uint32_t *image;
 	int err;
 
+	/* What the scratch is made for. */
+	if (k->cache.stripe.target[0].log_block != 9)
+		return -EINVAL;
+	image = malloc(level_bytes(w));
 	if (!image)
 		return -ENOMEM;
 	memset(image, 0xff, level_bytes(w));

@@ -18,7 +18,7 @@ static struct plan many(unsigned int nr_warps, unsigned int nr_lanes)
 			      .element = 8,
 			      .nr_warps = nr_warps,
 			      .nr_lanes = nr_lanes,
-			      .rounds = 200,
+			      .rounds = 100,
 			      .slots = 8 };
 }
 
@@ -81,11 +81,14 @@ static void random_main(unsigned int warp, void *arg)
 									 : 64);
 		memory_of(b, warp, dma);
 		spoil_others(b, dma, at);
+		memset(memory, 0xcc, b->plan.page);
 		note(b, pld_array_peek(&a, chance >> 41 & 3, at, bytes, memory,
 				       b->plan.bounce ? NULL : dma, &data) != 0);
 		note(b,
 		     chance >> 41 & 3 && (data < memory || data + bytes > memory + b->plan.page ||
 					  memcmp(data, b->model + at, bytes)));
+		for (uint32_t k = pld_peek_room(&a, bytes); k < b->plan.page; k++)
+			note(b, memory[k] != (char)0xcc);
 		/* Others come by pages. */
 		note(b,
 		     pld_array_read(&a, chance >> 43 & 1, at / 8 % b->nr_elements, &value, 8) != 0);
@@ -128,6 +131,22 @@ static void test_striped(void **state)
 	run_random(&plan);
 	plan.config = "sim:size=8M,ns=3";
 	plan.one_path = true;
+	run_random(&plan);
+}
+
+/* Blocks as long as pages, or a quarter of them. */
+static void test_long_blocks(void **state)
+{
+	struct plan plan = many(2, 4);
+
+	(void)state;
+	plan.config = "sim:size=8M,bs=4096";
+	plan.rounds = 100;
+	run_random(&plan);
+	plan.page = 16384;
+	plan.bytes = 16384 * 40 + 4096 + 48;
+	run_random(&plan);
+	plan.bounce = true;
 	run_random(&plan);
 }
 
@@ -323,6 +342,13 @@ static void test_refusals(void **state)
 	assert_int_equal(peek(&t, 0, 0), -EINVAL);
 	assert_int_equal(peek(&t, PAGE - 4, 8), -EINVAL);
 	assert_int_equal(pld_array_peek(&t.a, 1, 0, 8, t.memory, NULL, &t.data), -EFAULT);
+	/* A command cannot say where the second part of such memory is. */
+	t.dma[0].first += 3072;
+	assert_int_equal(pld_array_peek(&t.a, 1, 0, 1025, t.memory + 3072, t.dma, &t.data),
+			 -EINVAL);
+	assert_int_equal(pld_array_peek(&t.a, 1, 0, 1024, t.memory + 3072, t.dma, &t.data), 0);
+	assert_memory_equal(t.data, t.b.model, 1024);
+	t.dma[0].first -= 3072;
 	assert_int_equal(pld_array_peek(&t.a, 0, plan.bytes, 8, t.memory, NULL, &t.data), 0);
 	assert_int_equal(peek(&t, 0, 8), 0);
 	assert_int_equal(pld_array_close(&t.a), 0);
@@ -394,6 +420,89 @@ static void test_failed_page(void **state)
 	close_peeks(&t.b);
 }
 
+/* The same of one that is on its way. */
+static void test_failing_page(void **state)
+{
+	struct plan plan = many(1, 1);
+	struct alone t;
+
+	(void)state;
+	plan.served = true;
+	open_alone(&t, &plan);
+	inject(&t.b, "status opcode=read lba=16 code=0x281 count=1");
+	pl_simnvme_stop(t.b.store[0].c);
+	pld_array_prefetch(&t.a, 1, 2 * PAGE, 1);
+	pl_simnvme_start(t.b.store[0].c);
+	assert_int_equal(peek(&t, 2 * PAGE, 8), 0);
+	assert_memory_equal(t.data, t.b.model + 2 * PAGE, 8);
+	assert_int_equal(pld_array_close(&t.a), 0);
+	assert_int_equal(t.b.cache.stats->read_errors, 1);
+	check_quiet(&t.b);
+	close_peeks(&t.b);
+}
+
+/* The first warp brings a page in, and peeks at what never comes; the other one waits for the page, and then ends that. */
+static void duty_main(unsigned int warp, void *arg)
+{
+	struct bed *b = arg;
+	struct pld_cache cache = b->cache;
+	struct pld_dma dma[MAX_STORES];
+	char *memory = memory_of(b, warp, dma);
+	const char *data;
+	struct pld_array a;
+	struct pld_group g;
+	uint64_t value = 0;
+
+	if (warp)
+		cache.timeout_ns = 20000 * MILLISECOND;
+	note(b, pld_array_open(&a, &g, &cache, warp, 1) != 0);
+	if (!warp) {
+		pld_array_prefetch(&a, 1, 5 * PAGE, 1);
+		note_err(b, pld_array_peek(&a, 1, 0, 8, memory, dma, &data));
+	} else {
+		while (!pld_cache_has_(&cache, 5))
+			sched_yield();
+		note(b, pld_array_read(&a, 1, 5 * PAGE / 8, &value, 8) != 0);
+		note(b, memcmp(&value, b->model + 5 * PAGE, 8) != 0);
+		__atomic_store_n(&b->store[0].s.stop, 1, __ATOMIC_RELAXED);
+	}
+	note(b, pld_array_close(&a) != 0);
+}
+
+/* The controller goes on when both commands are there. */
+static void *let_go_on(void *arg)
+{
+	struct bed *b = arg;
+
+	while (__atomic_load_n(&b->store[0].s.q[0].tail, __ATOMIC_RELAXED) < 2)
+		sched_yield();
+	pl_simnvme_start(b->store[0].c);
+	return NULL;
+}
+
+/* Who peeks looks after the pages that others wait for. */
+static void test_duty(void **state)
+{
+	struct plan plan = many(2, 1);
+	pthread_t thread;
+	struct bed b;
+
+	(void)state;
+	plan.served = true;
+	open_peeks(&b, &plan);
+	inject(&b, "drop opcode=read lba=0 count=1");
+	pl_simnvme_stop(b.store[0].c);
+	assert_int_equal(pthread_create(&thread, NULL, let_go_on, &b), 0);
+	bed_run(&b, duty_main);
+	pthread_join(thread, NULL);
+	assert_int_equal(b.wrong, 0);
+	assert_int_equal(b.err_count[ECANCELED], 1);
+	assert_int_equal(b.cache.stats->read_errors, 0);
+	assert_int_equal(b.cache.stats->timeouts, 1);
+	check_quiet(&b);
+	close_peeks(&b);
+}
+
 /* A command that does not end costs its slot, and nothing else. */
 static void test_lost(void **state)
 {
@@ -427,7 +536,8 @@ int main(void)
 		cmocka_unit_test(test_one_slot), cmocka_unit_test(test_changes),
 		cmocka_unit_test(test_blocks),	 cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_faults),	 cmocka_unit_test(test_failed_page),
-		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_lost),	 cmocka_unit_test(test_long_blocks),
+		cmocka_unit_test(test_duty),	 cmocka_unit_test(test_failing_page),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,8 @@ def start(**settings):
         if not os.path.exists(os.path.join(folder, "libcufile.so")):
             os.symlink("libcufile.so.0", os.path.join(folder, "libcufile.so"))
         path = os.environ.get("LD_LIBRARY_PATH", "")
-        os.environ.update(settings, LD_PRELOAD=LIB, LD_LIBRARY_PATH=f"{folder}:{path}")
+        preload = f"{LIB}:{os.environ.get('LD_PRELOAD', '')}".rstrip(":")
+        os.environ.update(settings, LD_PRELOAD=preload, LD_LIBRARY_PATH=f"{folder}:{path}")
         os.execv(sys.executable, [sys.executable, *sys.argv])
     clients = os.environ.get("PEERLANE_CLIENTS")
     if clients:
@@ -57,7 +58,7 @@ def pattern(length, seed):
 def loaded():
     """Paths of every libcufile in this process."""
     with open("/proc/self/maps", encoding="utf-8") as f:
-        return sorted(set(re.findall(r"/\S*libcufile\S*", f.read())))
+        return sorted(set(re.findall(r"/\S*libcufile\.so\S*", f.read())))
 
 
 class Gpu:

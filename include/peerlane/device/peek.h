@@ -41,72 +41,98 @@ PLD_FN uint32_t pld_peek_describe_(const struct pld_stripe *s, uint64_t first, u
 	return t->path;
 }
 
-/* Read once for the lanes that want it, as far as there are slots. Returns whether this lane's is over, and *err. */
-PLD_FN int pld_peek_turn_(struct pld_group *g, int want, uint32_t path, struct pld_io *io, int *err)
-{
-	int over = 0;
+/* A read of blocks by a lane. */
+struct pld_peek_io_ {
+	struct pld_io io; /* its token is below 0 while it is not outstanding */
+	uint32_t path;
+	int todo; /* it has not ended */
+	int err;
+};
 
+/* Begin those that are not outstanding yet, as far as there are slots: on all paths, so that all drives work. */
+PLD_FN void pld_peek_start_(struct pld_group *g, struct pld_peek_io_ *r)
+{
 	for (uint32_t p = 0; p < g->cache->stripe.nr_paths; p++) {
-		const int here = want && path == p;
-		struct pld_completion cpl;
-		uint32_t failed;
-		int started;
+		const int here = r->todo && r->io.token < 0 && r->path == p;
+		struct pld_io io = r->io;
+		int err;
 
 		if (!pld_ballot(g->lanes, here))
 			continue;
-		started = pld_io_start(&g->port[p], here, io);
-		if (!here)
-			io->token = -1;
-		if (here && started == -EFAULT) {
-			*err = -EFAULT;
-			over = 1;
+		err = pld_io_start(&g->port[p], here, &io);
+		if (here)
+			r->io.token = io.token;
+		if (here && err == -EFAULT) {
+			r->err = err;
+			r->todo = 0;
 		}
-		if (!pld_ballot(g->lanes, io->token >= 0))
-			continue;
-		over |= io->token >= 0;
-		started = io->token >= 0;
-		pld_io_wait(&g->port[p], io, g->cache->timeout_ns, &cpl);
-		if (started) {
-			*err = cpl.err;
-			pld_note_end_(g, 0, cpl.err, io->bytes);
-			g->stats.timeouts += cpl.err == -ETIMEDOUT || cpl.err == -ECANCELED;
-		}
-		failed = pld_ballot(g->lanes, started && cpl.err);
-		if (failed)
-			g->status = pld_shfl32(g->lanes, cpl.status, pld_lowest32(failed));
 	}
-	return over;
 }
 
-/* Blocks from the drive, for each lane that wants them. */
+/* Finish those that have ended; or, with @over, all: they are given up. */
+PLD_FN void pld_peek_finish_(struct pld_group *g, struct pld_peek_io_ *r, uint32_t over)
+{
+	for (uint32_t p = 0; p < g->cache->stripe.nr_paths; p++) {
+		const int mine = r->todo && r->io.token >= 0 && r->path == p;
+		struct pld_completion cpl = { 0, 0, 0 };
+		struct pld_io io = r->io;
+		uint32_t failed;
+		int done;
+
+		if (!pld_ballot(g->lanes, mine))
+			continue;
+		done = pld_poll(&g->port[p], mine ? io.token : -1, &cpl);
+		if (over && mine && !done) {
+			cpl.err = -(int)over;
+			g->stats.timeouts++;
+			done = 1;
+		} else if (done) {
+			pld_note_end_(g, 0, cpl.err, io.bytes);
+		}
+		pld_io_finish(&g->port[p], done, &io, &cpl);
+		failed = pld_ballot(g->lanes, done && cpl.status);
+		if (failed)
+			g->status = pld_shfl32(g->lanes, cpl.status, pld_lowest32(failed));
+		if (done) {
+			r->io.token = -1;
+			r->err = cpl.err;
+			r->todo = 0;
+		}
+	}
+}
+
+/* Blocks from the drive, for each lane that wants them. Meanwhile the group looks after its pages, for which others may wait. */
 PLD_FN int pld_peek_read_(struct pld_group *g, int want, uint64_t first, uint32_t bytes,
 			  char *memory, const struct pld_dma *dma)
 {
-	uint32_t path = PLD_MAX_TARGETS, over;
+	struct pld_peek_io_ r;
 	struct pld_patience w;
-	struct pld_io io;
-	int err = 0;
+	uint32_t over = 0;
 
-	pld_no_io_(&io);
+	pld_no_io_(&r.io);
+	r.path = PLD_MAX_TARGETS;
+	r.todo = want;
+	r.err = 0;
 	if (want)
-		path = pld_peek_describe_(&g->cache->stripe, first, bytes, memory, dma, &io);
+		r.path = pld_peek_describe_(&g->cache->stripe, first, bytes, memory, dma, &r.io);
 	pld_wait_begin_(&w);
-	while (pld_ballot(g->lanes, want)) {
-		const int ended = pld_peek_turn_(g, want, path, &io, &err);
-
-		want = want && !ended;
-		if (pld_ballot(g->lanes, ended))
-			continue;
-		/* Its slots are all in use by commands for frames. */
+	while (pld_ballot(g->lanes, r.todo) && !over) {
+		pld_peek_start_(g, &r);
+		pld_peek_finish_(g, &r, 0);
+		if (!pld_ballot(g->lanes, r.todo))
+			break;
 		pld_poll_own_(g);
 		over = pld_wait_on_(g, &w);
-		if (over == ETIMEDOUT || over == ECANCELED) {
-			err = want ? -(int)over : err;
-			g->stats.timeouts += want != 0;
-			break;
-		}
+		over = over == EBUSY ? 0 : over;
 	}
-	return err;
+	if (over)
+		pld_peek_finish_(g, &r, over);
+	/* Those for which there was no slot. */
+	if (r.todo) {
+		r.err = -(int)over;
+		g->stats.timeouts++;
+	}
+	return r.err;
 }
 
 /* What a lane wants: bytes of the array, the blocks that have them, and where to. */
@@ -131,7 +157,7 @@ PLD_FN int pld_peek_cached_(struct pld_group *g, int want, const struct pld_peek
 
 	if (want)
 		grip.state = pld_cache_look_(c, page, 1, 0, &grip.frame);
-	/* It failed for another: the drive is asked again. */
+	/* If it failed for another, here or below, the drive is asked again. */
 	if (grip.state < 0)
 		grip.state = PLD_NONE;
 	if (grip.state == PLD_READY)
@@ -140,6 +166,8 @@ PLD_FN int pld_peek_cached_(struct pld_group *g, int want, const struct pld_peek
 		g->stats.misses += want != 0;
 	while (pld_ballot(g->lanes, grip.state == PLD_HELD))
 		grip = pld_fetch_(g, grip.state == PLD_HELD, page, 0, grip);
+	if (grip.state == -EIO)
+		grip.state = PLD_NONE;
 	ready = grip.state == PLD_READY;
 	if (!pld_ballot(g->lanes, ready))
 		return grip.state;
@@ -173,12 +201,25 @@ PLD_FN uint32_t pld_peek_room(const struct pld_array *a, uint32_t bytes)
 	return ((bytes + block - 2) / block + 1) * block;
 }
 
+/* Whether a command can name this memory: two pages of the controller only if it begins with one. */
+PLD_FN int pld_peek_fits_(const struct pld_array *a, const struct pld_peek_ *p,
+			  const struct pld_dma *dma)
+{
+	const struct pld_stripe *s = &a->cache->stripe;
+	const uint32_t path = pld_path_of_(s, p->at >> s->log_page);
+	const struct pld_queue *q = a->group->port[path].queue;
+	const uint32_t within = dma ? (uint32_t)dma[path].first & (q->page_bytes - 1) : 0;
+
+	return q->bounce || !within || within + p->span <= q->page_bytes;
+}
+
 /*
  * Have bytes [at, at + bytes), all of one page, in this lane's own memory, of the GPU and 16-aligned, with
  * pld_peek_room() of them; *data says where they begin. All lanes may read what each got. Of @dma there is one for each path:
- * where its controller finds the memory; NULL where data go by the host. Returns what other functions of arrays do, or
+ * where its controller finds the memory, which then begins with a page of the controller or is all in one; NULL where data
+ * go by the host. Returns what other functions of arrays do, or
  *
- *	-EINVAL		there are no bytes, or they are not of one page
+ *	-EINVAL		there are no bytes, or they are not of one page; or the memory is not as above
  *	-EFAULT		the controller does not reach the memory: @dma is needed
  *
  * After -ETIMEDOUT and -ECANCELED the memory may still be written.
@@ -194,12 +235,15 @@ PLD_FN int pld_array_peek(struct pld_array *a, int want, uint64_t at, uint32_t b
 		err = -ERANGE;
 	else if (want && (!bytes || at >> s->log_page != (at + bytes - 1) >> s->log_page))
 		err = -EINVAL;
-	want = want && !err;
-	if (want) {
+	if (want && !err) {
 		p.span = pld_peek_span_(s, at, bytes, &p.first);
-		*data = memory + (at - p.first);
+		if (!pld_peek_fits_(a, &p, dma))
+			err = -EINVAL;
 	}
+	want = want && !err;
 	got = pld_peek_(a->group, want, p, dma);
+	if (want && !got)
+		*data = memory + (at - p.first);
 	return want ? got : err;
 }
 
