@@ -287,6 +287,23 @@ static inline void bed_open(struct bed *b, const struct plan *plan)
 	bed_init_cache(b);
 }
 
+/* What a served controller has seen; and faults for it. */
+static inline struct pl_simnvme_counters counters(struct bed *b)
+{
+	struct pl_simnvme_counters n;
+
+	pl_simnvme_counters(b->store[0].c, &n);
+	return n;
+}
+
+static inline void inject(struct bed *b, const char *script)
+{
+	char why[200] = "";
+
+	if (pl_simnvme_inject(b->store[0].c, script, why, sizeof(why)))
+		fail_msg("%s: %s", script, why);
+}
+
 /* Nothing is held, locked or on its way, and no page is in two frames. */
 static inline void check_quiet(const struct bed *b)
 {

@@ -20,22 +20,6 @@ static struct plan one_set(unsigned int nr_warps, unsigned int nr_lanes)
 			      .slots = 8 };
 }
 
-static void inject(struct bed *b, const char *script)
-{
-	char why[200] = "";
-
-	if (pl_simnvme_inject(b->store[0].c, script, why, sizeof(why)))
-		fail_msg("%s: %s", script, why);
-}
-
-static struct pl_simnvme_counters counters(struct bed *b)
-{
-	struct pl_simnvme_counters n;
-
-	pl_simnvme_counters(b->store[0].c, &n);
-	return n;
-}
-
 static bool is_element(uint64_t e, uint32_t changes, uint64_t value)
 {
 	uint64_t expected;
