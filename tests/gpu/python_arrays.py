@@ -15,12 +15,7 @@ import sys
 import tempfile
 import traceback
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.abspath(os.environ.get("PEERLANE_BUILD", os.path.join(ROOT, "build")))
-sys.path.insert(0, os.path.join(ROOT, "python"))
-for inside in ("python/libpeerlane.so.0", "lib/libpeerlane.so.0"):
-    if os.path.exists(os.path.join(BUILD, inside)):
-        os.environ.setdefault("PEERLANE_LIBRARY", os.path.join(BUILD, inside))
+import package  # noqa: F401
 
 try:
     import numpy as np

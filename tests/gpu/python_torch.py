@@ -18,12 +18,7 @@ import sys
 import tempfile
 import traceback
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.abspath(os.environ.get("PEERLANE_BUILD", os.path.join(ROOT, "build")))
-sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests/python")]
-for inside in ("python/libpeerlane.so.0", "lib/libpeerlane.so.0"):
-    if os.path.exists(os.path.join(BUILD, inside)):
-        os.environ.setdefault("PEERLANE_LIBRARY", os.path.join(BUILD, inside))
+import package  # noqa: F401
 
 try:
     import safetensors
