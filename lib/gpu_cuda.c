@@ -145,124 +145,6 @@ static int cuda_query(struct pl_gpu *gpu, const void *addr, struct pl_mem *out)
 	return err;
 }
 
-static int cuda_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-	void *owner;
-	int err = pl_cuda_primary(c, 0, &owner);
-
-	if (err)
-		return err;
-	err = pl_cuda_enter(c, owner);
-	if (err)
-		return err;
-	err = pl_cuda_check(c->api.host_alloc(
-		out, bytes, PL_CU_HOST_ALLOC_PORTABLE | PL_CU_HOST_ALLOC_DEVICEMAP));
-	pl_cuda_leave(c);
-	return err;
-}
-
-static void cuda_pin_free(struct pl_gpu *gpu, void *addr, size_t bytes)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-	void *owner;
-
-	(void)bytes;
-	if (!addr || pl_cuda_primary(c, 0, &owner) || pl_cuda_enter(c, owner))
-		return;
-	c->api.host_free(addr);
-	pl_cuda_leave(c);
-}
-
-static int cuda_pin_register(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-	void *ctx;
-	int err = pl_cuda_pin_context(c, ordinal, &ctx);
-
-	if (!err)
-		err = pl_cuda_enter_raw(c, ctx);
-	if (err)
-		return err;
-	err = pl_cuda_check(c->api.host_register(
-		addr, bytes, PL_CU_REGISTER_READ_ONLY | PL_CU_REGISTER_PORTABLE));
-	pl_cuda_leave(c);
-	return last_result == PL_CU_NOT_SUPPORTED ? -EOPNOTSUPP : err;
-}
-
-static void cuda_pin_unregister(struct pl_gpu *gpu, int ordinal, void *addr)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-	void *ctx;
-
-	if (pl_cuda_pin_context(c, ordinal, &ctx) || pl_cuda_enter_raw(c, ctx))
-		return;
-	c->api.host_unregister(addr);
-	pl_cuda_leave(c);
-}
-
-/* The context is current. */
-static int device_pointer(struct pl_cuda *c, void *addr, void **out)
-{
-	pl_cu_ptr at = 0;
-	int err = pl_cuda_check(c->api.host_device_pointer(&at, addr, 0));
-
-	if (!err)
-		*out = (void *)(uintptr_t)at;
-	return err;
-}
-
-static int enter_primary(struct pl_cuda *c, int ordinal)
-{
-	void *owner;
-	int err = pl_cuda_primary(c, ordinal, &owner);
-
-	return err ? err : pl_cuda_enter(c, owner);
-}
-
-static int cuda_pin_address(struct pl_gpu *gpu, int ordinal, void *addr, void **out)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-	int err = enter_primary(c, ordinal);
-
-	if (err)
-		return err;
-	err = device_pointer(c, addr, out);
-	pl_cuda_leave(c);
-	return err;
-}
-
-static int cuda_io_register(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes, void **out)
-{
-	const unsigned int plain = PL_CU_REGISTER_PORTABLE | PL_CU_REGISTER_DEVICEMAP;
-	struct pl_cuda *c = pl_cuda_of(gpu);
-	int err = enter_primary(c, ordinal);
-
-	if (err)
-		return err;
-	err = pl_cuda_check(c->api.host_register(addr, bytes, plain | PL_CU_REGISTER_IO_MEMORY));
-	/* The registers of a software controller are ordinary memory, which is refused as I/O memory. */
-	if (err)
-		err = pl_cuda_check(c->api.host_register(addr, bytes, plain));
-	if (!err) {
-		err = device_pointer(c, addr, out);
-		if (err)
-			c->api.host_unregister(addr);
-	}
-	pl_cuda_leave(c);
-	return err;
-}
-
-static void cuda_io_unregister(struct pl_gpu *gpu, int ordinal, void *addr)
-{
-	struct pl_cuda *c = pl_cuda_of(gpu);
-
-	if (enter_primary(c, ordinal))
-		return;
-	c->api.host_unregister(addr);
-	pl_cuda_leave(c);
-}
-
 static int cuda_queue_create(struct pl_gpu *gpu, void *owner, struct pl_queue **out)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
@@ -513,13 +395,13 @@ const struct pl_gpu_ops pl_gpu_cuda = {
 	.result = cuda_result,
 	.result_name = cuda_result_name,
 	.query = cuda_query,
-	.pin_alloc = cuda_pin_alloc,
-	.pin_free = cuda_pin_free,
-	.pin_register = cuda_pin_register,
-	.pin_unregister = cuda_pin_unregister,
-	.pin_address = cuda_pin_address,
-	.io_register = cuda_io_register,
-	.io_unregister = cuda_io_unregister,
+	.pin_alloc = pl_cuda_pin_alloc,
+	.pin_free = pl_cuda_pin_free,
+	.pin_register = pl_cuda_pin_register,
+	.pin_unregister = pl_cuda_pin_unregister,
+	.pin_address = pl_cuda_pin_address,
+	.io_register = pl_cuda_io_register,
+	.io_unregister = pl_cuda_io_unregister,
 	.queue_create = cuda_queue_create,
 	.queue_destroy = cuda_queue_destroy,
 	.mark_create = pl_cuda_mark_create,

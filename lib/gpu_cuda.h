@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the CUDA back end share: gpu_cuda.c (devices, memory, copies),
- * gpu_cuda_stream.c (the caller's streams, kernels) and gpu_cuda_serve.c (streams served by a
- * kernel).
+ * gpu_cuda_pin.c (pinned host memory), gpu_cuda_stream.c (the caller's streams, kernels) and
+ * gpu_cuda_serve.c (streams served by a kernel).
  */
 #ifndef PL_GPU_CUDA_H
 #define PL_GPU_CUDA_H
@@ -94,6 +94,15 @@ bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_co
 void pl_cuda_prepare(struct pl_gpu *gpu, void *owner);
 int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
 		    unsigned int nr);
+
+/* gpu_cuda_pin.c: pinned host memory */
+int pl_cuda_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out);
+void pl_cuda_pin_free(struct pl_gpu *gpu, void *addr, size_t bytes);
+int pl_cuda_pin_register(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes);
+void pl_cuda_pin_unregister(struct pl_gpu *gpu, int ordinal, void *addr);
+int pl_cuda_pin_address(struct pl_gpu *gpu, int ordinal, void *addr, void **out);
+int pl_cuda_io_register(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes, void **out);
+void pl_cuda_io_unregister(struct pl_gpu *gpu, int ordinal, void *addr);
 
 /* gpu_cuda_mark.c: when copies have ended */
 int pl_cuda_mark_create(struct pl_gpu *gpu, struct pl_queue *q, struct pl_mark **out);

@@ -12,8 +12,10 @@
 
 /* Not to ask the driver more often than this while there is other work. */
 #define POLL_NS 5000
-/* Requests pushed to the ring before they are submitted, if more can be. */
+/* Requests pushed to the ring before they are submitted, if more can be. Not of units from LONG_UNIT on:
+ * neighbours that come at once are joined to requests of several MiB, which disks take one by one. */
 #define PUSH_MANY 8
+#define LONG_UNIT (128u * 1024)
 
 /* What came of the units of a list on the file side. */
 struct outcome {
@@ -306,6 +308,7 @@ static void run_owner(struct pl_job *job)
 	struct owner o = { .job = job, .no_ring = job->ctx->ring_why != NULL };
 	unsigned int list[PL_TAKE], n;
 	bool progress, copying;
+	unsigned int push_many = job->unit_bytes < LONG_UNIT ? PUSH_MANY : 1;
 
 	pthread_mutex_lock(&job->lock);
 	job->moved_ns = pl_now_ns();
@@ -321,7 +324,7 @@ static void run_owner(struct pl_job *job)
 		if (n) {
 			pthread_mutex_unlock(&job->lock);
 			start_list(&o, list, n);
-			if (o.pushed >= PUSH_MANY)
+			if (o.pushed >= push_many)
 				collect(&o, 0);
 			pthread_mutex_lock(&job->lock);
 			continue;
