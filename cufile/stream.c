@@ -135,7 +135,8 @@ static CUfileError_t queue(struct request *r, CUstream stream)
 		/* Here, since it asks the driver. The lengths may still change. */
 		pl_cf_file_explain(r->file, r->op, r->base, r->size_now, r->file_offset_now);
 		r->gpu = pl_cf_stats_gpu(r->ctx, r->base);
-		err = pl_stream_run(r->file->file, r->op, r->base, stream, perform, r, &queued);
+		err = pl_stream_run(r->file->file, r->op, r->base, r->size_now, r->file_offset_now,
+				    stream, perform, r, &queued);
 		/* A stream the back end does not know is the driver's error, not the caller's. */
 		status = pl_cf_status_of(err == -EINVAL ? -EREMOTEIO : err);
 	} else {

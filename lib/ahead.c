@@ -1,39 +1,57 @@
 // SPDX-License-Identifier: MIT
 /*
- * Reading ahead by O_DIRECT.
+ * Reading ahead.
  *
  * Data read ahead of time must be what a read at the time of the call would give. So before the
  * first piece is asked for, the file's times are noted, and only if the last change is old enough
  * for any later one to show in them, however coarse the clock of the file system. When a piece is
- * used, the times must be the same still, which excludes every write and truncation since, and no
- * page of it may be in the page cache, which excludes stores into a mapping, whose time is only
- * noted when a page is first touched. Otherwise it is thrown away and read again.
+ * used, the times must be the same still, which excludes every write and truncation that began since.
+ *
+ * A piece from the device: no page of it may be in the page cache, which excludes stores into a
+ * mapping, whose time is only noted when a page is first touched.
+ *
+ * A piece from the page cache: all its pages must be there and none may wait to be written back, neither when it
+ * is asked for nor when it is used. Pages that wait for nothing are protected where they are mapped, so a store
+ * into one since is noted in the times. A write that began before the times were noted, and is longer than
+ * expected, is seen by a watch on the file when it ends.
+ *
+ * Otherwise it is thrown away and read again.
  */
 #include "ahead.h"
 
 #include "cache.h"
 #include "context.h"
-#include "job.h"
-#include "ring.h"
+#include "place.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <stddef.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-/* Shorter calls are bound by other things; longer ones keep the device busy by themselves. */
+/* Shorter calls are bound by other things; longer ones keep all busy by themselves. */
 #define MIN_BYTES (256ul << 10)
 #define MAX_BYTES (64ul << 20)
-/* Reads in a row that make a sequence. */
-#define MIN_RUN 2
+/* Reads in a row that make a sequence; twice as many each time that nobody wanted what was read ahead. */
+#define MIN_RUN 2u
+#define MAX_RUN 1024u
+/* Calls of several threads may be so many out of turn. */
+#define OUT_OF_TURN 16
 /* Clocks of file systems tick every 1 to 10 ms; some keep whole seconds only, and are left out. */
 #define QUIET_NS 50000000ll
+/* Hints that found no room, one after the other, until what was asked for is given up. */
+#define MAX_CROWDED 64u
+/* Fewer workers than this fill no faster than the caller does by itself. */
+#define MIN_WORKERS 4u
 
 void pl_ahead_init(struct pl_ahead *a)
 {
 	memset(a, 0, sizeof(*a));
-	pthread_mutex_init(&a->lock, NULL);
+	pl_lock_init(&a->lock);
 	a->next = -1;
+	a->need = MIN_RUN;
 }
 
 /* File systems of this machine alone, with fine times that every write moves. */
@@ -43,14 +61,22 @@ static bool fs_fits(const struct peerlane_file *f)
 	       f->magic == BTRFS_SUPER_MAGIC;
 }
 
-static bool wanted(const struct peerlane *ctx, const struct pl_seg *seg)
+static bool fits(const struct peerlane_file *f, size_t bytes)
 {
-	const struct peerlane_file *f = seg->op->file;
+	return !f->block && f->fd >= 0 && fs_fits(f) && !(f->ctx->opt.flags & PEERLANE_NO_AHEAD) &&
+	       bytes >= MIN_BYTES && bytes <= MAX_BYTES;
+}
 
-	return !seg->host && !f->block && f->fd >= 0 && f->fd_direct >= 0 && fs_fits(f) &&
-	       !ctx->ring_why && !(ctx->opt.flags & (PEERLANE_NO_DIRECT | PEERLANE_NO_AHEAD)) &&
-	       !(seg->offset & (f->align - 1)) && seg->bytes >= MIN_BYTES &&
-	       seg->bytes <= MAX_BYTES;
+static bool device_fits(const struct peerlane_file *f, off_t offset)
+{
+	return f->fd_direct >= 0 && !f->ahead.refused && !f->ctx->ring_why &&
+	       !(f->ctx->opt.flags & PEERLANE_NO_DIRECT) && !(offset & (f->align - 1));
+}
+
+static bool cache_fits(struct peerlane_file *f)
+{
+	return f->ahead.watch && !f->want_direct && f->ctx->opt.nr_threads >= MIN_WORKERS &&
+	       !(f->ctx->opt.flags & PEERLANE_SAVE_CPU);
 }
 
 static bool same_time(struct timespec a, struct timespec b)
@@ -67,10 +93,18 @@ static bool unchanged(const struct peerlane_file *f, const struct stat *seen)
 }
 
 /* Notes the file's times; false when it was changed too recently for them to tell anything. */
-static bool look(const struct peerlane_file *f, struct stat *seen)
+static bool look(struct peerlane_file *f, struct stat *seen)
 {
+	struct pl_ahead *a = &f->ahead;
 	struct timespec now;
 
+	if (!a->watched)
+		a->watch = pl_watch_get(&f->ctx->watcher, f->fd);
+	a->watched = true;
+	/* Writes that ended before are no matter. */
+	if (a->watch)
+		a->changes = pl_watch_changes(&f->ctx->watcher, a->watch);
+	a->stale = false;
 	if (fstat(f->fd, seen) || clock_gettime(CLOCK_REALTIME, &now))
 		return false;
 	return (now.tv_sec - seen->st_ctim.tv_sec) * 1000000000ll + now.tv_nsec -
@@ -78,31 +112,59 @@ static bool look(const struct peerlane_file *f, struct stat *seen)
 	       QUIET_NS;
 }
 
-/* Lets a piece go whose data is not wanted; what is on its way into the lane is left to end. */
-static void drop(struct peerlane *ctx, struct pl_lane *lane)
+/* Those of a crew: each takes the next piece until all are taken. */
+static void help(struct pl_crew *crew)
 {
-	if (lane->ring && pl_ring_in_flight(lane->ring))
-		lane->lost = true;
-	pl_lane_give_back(ctx, lane);
+	struct pl_ahead *a = (struct pl_ahead *)((char *)crew - offsetof(struct pl_ahead, crew));
+	struct peerlane_file *f =
+		(struct peerlane_file *)((char *)a - offsetof(struct peerlane_file, ahead));
+	uint32_t i = __atomic_load_n(&a->nr_taken, __ATOMIC_RELAXED);
+
+	while (i != __atomic_load_n(&a->nr_queued, __ATOMIC_ACQUIRE)) {
+		if (!__atomic_compare_exchange_n(&a->nr_taken, &i, i + 1, false, __ATOMIC_RELAXED,
+						 __ATOMIC_RELAXED))
+			continue;
+		/* It may have been filled, dropped and asked for again: its state tells. */
+		i = __atomic_load_n(&a->queue[i % PL_AHEAD_PIECES], __ATOMIC_RELAXED);
+		pl_piece_fill(&a->pieces[i], f);
+		i = __atomic_load_n(&a->nr_taken, __ATOMIC_RELAXED);
+	}
 }
 
-static void drop_all(struct peerlane *ctx, struct pl_ahead *a)
+static void queue_piece(struct pl_ahead *a, struct pl_piece *p)
 {
-	while (a->nr)
-		drop(ctx, a->pieces[--a->nr].lane);
+	uint32_t i = __atomic_load_n(&a->nr_queued, __ATOMIC_RELAXED);
+
+	pl_piece_queue(p);
+	__atomic_store_n(&a->queue[i % PL_AHEAD_PIECES], (uint8_t)(p - a->pieces),
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&a->nr_queued, i + 1, __ATOMIC_RELEASE);
 }
 
-/* Waits, within the time-out, for the piece's data. */
-static bool arrived(struct peerlane *ctx, const struct pl_ahead_piece *p)
+/* Drops the pieces that end before @offset and nobody has claimed, and that were guessed unless @told; lock held. */
+static void drop(struct peerlane_file *f, off_t offset, bool told)
 {
-	uint64_t deadline = pl_deadline_ns(ctx);
-	struct pl_ring_done done;
-	int n;
+	struct pl_ahead *a = &f->ahead;
+	bool any = false;
 
-	do {
-		n = pl_ring_collect(p->lane->ring, &done, 1, 10000);
-	} while (!n && pl_now_ns() < deadline);
-	return n == 1 && done.result >= 0 && (size_t)done.result >= p->bytes;
+	for (unsigned int i = 0; i < PL_AHEAD_PIECES; i++) {
+		struct pl_piece *p = &a->pieces[i];
+		enum pl_piece_state state = pl_piece_state(p);
+
+		if (state == PL_PIECE_NONE || state == PL_PIECE_LEFT || p->claimed ||
+		    (p->told && !told) || p->offset + (off_t)p->bytes > offset)
+			continue;
+		any |= !p->told;
+		pl_piece_drop(p, f->ctx);
+	}
+	if (any && a->need < MAX_RUN)
+		a->need *= 2;
+}
+
+static void drop_all(struct peerlane_file *f)
+{
+	drop(f, INT64_MAX, true);
+	f->ahead.run = 0;
 }
 
 void pl_ahead_fini(struct peerlane_file *f)
@@ -110,171 +172,280 @@ void pl_ahead_fini(struct peerlane_file *f)
 	struct pl_ahead *a = &f->ahead;
 
 	if (!*f->ctx->alive) {
-		/* In a forked child: the lanes are the parent's. */
-		while (a->nr)
-			pl_lane_abandon(a->pieces[--a->nr].lane);
+		/* In a forked child: the lanes are the parent's, and so is the watch. */
+		for (unsigned int i = 0; i < PL_AHEAD_PIECES; i++)
+			if (a->pieces[i].lane)
+				pl_lane_abandon(a->pieces[i].lane);
 		return;
 	}
-	for (unsigned int i = 0; i < a->nr; i++)
-		arrived(f->ctx, &a->pieces[i]);
-	drop_all(f->ctx, a);
+	pl_crew_dismiss(f->ctx, &a->crew);
+	for (unsigned int i = 0; i < PL_AHEAD_PIECES; i++)
+		if (pl_piece_state(&a->pieces[i]) == PL_PIECE_ASKED)
+			pl_piece_arrived(&a->pieces[i], f);
+	drop_all(f);
+	pl_watch_put(&f->ctx->watcher, a->watch);
 	pthread_mutex_destroy(&a->lock);
 }
 
-/* Asks for the piece at @offset. Returns false when there is none to ask for. */
-static bool ask(struct peerlane *ctx, struct pl_ahead *a, const struct peerlane_file *f,
-		off_t offset, size_t bytes)
+/* Whether it can be read ahead at all, and how. */
+static bool how(struct peerlane_file *f, const struct pl_piece *p, bool *by_device)
 {
-	struct pl_ahead_piece *p = &a->pieces[a->nr];
-	struct pl_ring_done done;
+	int64_t dirty, in = pl_cache_look(f->fd, p->offset, p->bytes, &dirty);
+
+	/* All of it or nothing: what is cached in part is faster the ordinary way. */
+	*by_device = !in && device_fits(f, p->offset);
+	return *by_device || (in >= (int64_t)p->bytes && !dirty && cache_fits(f));
+}
+
+/*
+ * Asks for up to @bytes at @offset, by a lane that is there already if @made. Returns 0, or -EAGAIN there are no
+ * more lanes now, -ENODATA it cannot be read ahead.
+ */
+static int ask(struct peerlane_file *f, struct pl_piece *p, off_t offset, size_t bytes, bool made)
+{
+	struct pl_ahead *a = &f->ahead;
+	bool by_device;
 
 	if (offset >= a->seen.st_size)
-		return false;
+		return -ENODATA;
+	p->lane = pl_lane_spare(f->ctx, made);
+	if (!p->lane)
+		return -EAGAIN;
 	p->offset = offset;
 	p->bytes = (size_t)(a->seen.st_size - offset) < bytes ? (size_t)(a->seen.st_size - offset)
 							      : bytes;
-	/* Also when only a part is cached: that part is faster from there. */
-	if (pl_cache_resident(f->fd, offset, p->bytes))
-		return false;
-	p->lane = pl_lane_spare(ctx);
-	if (!p->lane)
-		return false;
-	if (!pl_lane_ring(ctx, p->lane) ||
-	    pl_ring_push(p->lane->ring, 0, f->fd_direct, p->lane->mem,
-			 (p->bytes + f->align - 1) & ~(size_t)(f->align - 1), offset, 0) ||
-	    pl_ring_collect(p->lane->ring, &done, 0, 0) < 0) {
+	p->claimed = false;
+	p->told = false;
+	if (how(f, p, &by_device)) {
+		if (!by_device) {
+			queue_piece(a, p);
+			return 0;
+		}
+		if (pl_piece_ask(p, f))
+			return 0;
 		a->refused = true;
-		drop(ctx, p->lane);
-		return false;
 	}
-	a->nr++;
+	pl_piece_drop(p, f->ctx);
+	return -ENODATA;
+}
+
+static struct pl_piece *unused(struct pl_ahead *a)
+{
+	for (unsigned int i = 0; i < PL_AHEAD_PIECES; i++)
+		if (pl_piece_state(&a->pieces[i]) == PL_PIECE_NONE)
+			return &a->pieces[i];
+	return NULL;
+}
+
+static bool all_unused(struct pl_ahead *a)
+{
+	for (unsigned int i = 0; i < PL_AHEAD_PIECES; i++)
+		if (pl_piece_state(&a->pieces[i]) != PL_PIECE_NONE)
+			return false;
 	return true;
 }
 
+/* Calls are cut into equal pieces. */
+static size_t piece_bytes(const struct peerlane_file *f, size_t call)
+{
+	size_t most = f->ctx->pool.lane_bytes[0], nr = (call + most - 1) / most;
+	size_t part = (call / nr + f->align - 1) & ~((size_t)f->align - 1);
+
+	return part < most ? part : most;
+}
+
+/* Those of the next piece, if calls go on as they are: none passes the end of its call. */
+static size_t next_bytes(const struct peerlane_file *f, size_t call)
+{
+	size_t part = piece_bytes(f, call);
+	size_t left = call - (size_t)(f->ahead.tail - f->ahead.next) % call;
+
+	return part < left ? part : left;
+}
+
+/* Whether the file's state is known, so that pieces can be asked for; lock held. */
+static bool ready(struct peerlane_file *f)
+{
+	struct pl_ahead *a = &f->ahead;
+
+	return all_unused(a) ? look(f, &a->seen) : !a->stale;
+}
+
 /* Keeps as many pieces on their way as there may be. */
-static void ask_more(struct peerlane *ctx, struct pl_ahead *a, const struct pl_seg *seg)
+static void ask_more(struct peerlane_file *f, size_t call_bytes, bool made)
 {
-	const struct peerlane_file *f = seg->op->file;
-	size_t most = ctx->pool.lane_bytes[0];
-	size_t bytes = (seg->bytes < most ? seg->bytes : most) & ~((size_t)f->align - 1);
+	struct pl_ahead *a = &f->ahead;
+	unsigned int queued = 0;
+	struct pl_piece *p;
 
-	if (!a->nr && !look(f, &a->seen))
+	pthread_mutex_lock(&a->lock);
+	if (a->run < a->need || !ready(f)) {
+		pthread_mutex_unlock(&a->lock);
 		return;
-	while (a->nr < PL_AHEAD_PIECES && !a->refused) {
-		struct pl_ahead_piece *last = a->nr ? &a->pieces[a->nr - 1] : NULL;
-
-		if (!ask(ctx, a, f, last ? last->offset + (off_t)last->bytes : a->next, bytes))
-			break;
 	}
-}
-
-/* Moves the pieces with which @seg begins to @out; those after a bad one are dropped. */
-static unsigned int claim(struct peerlane *ctx, struct pl_ahead *a, const struct pl_seg *seg,
-			  struct pl_ahead_piece *out)
-{
-	size_t at = 0;
-	unsigned int n = 0;
-
-	while (n < a->nr) {
-		struct pl_ahead_piece *p = &a->pieces[n];
-
-		if (at == seg->bytes)
-			break;
-		if (p->offset != seg->offset + (off_t)at || p->bytes > seg->bytes - at ||
-		    !arrived(ctx, p) || pl_cache_resident(seg->op->file->fd, p->offset, p->bytes)) {
-			while (a->nr > n)
-				drop(ctx, a->pieces[--a->nr].lane);
-			break;
-		}
-		at += p->bytes;
-		out[n++] = *p;
+	if (a->tail < a->next || all_unused(a))
+		a->tail = a->next;
+	while ((p = unused(a)) && !ask(f, p, a->tail, next_bytes(f, call_bytes), made)) {
+		a->tail += (off_t)p->bytes;
+		queued += p->cached;
 	}
-	/* After the waiting: whatever was changed before is seen now. */
-	if (n && !unchanged(seg->op->file, &a->seen)) {
-		drop_all(ctx, a);
-		return 0;
-	}
-	memmove(a->pieces, a->pieces + n, (a->nr - n) * sizeof(a->pieces[0]));
-	a->nr -= n;
-	return n;
-}
-
-/* Waits until the copy out of @lane has ended. */
-static int copied(struct peerlane *ctx, struct pl_lane *lane, struct pl_mark *mark)
-{
-	uint64_t deadline = pl_deadline_ns(ctx);
-	int done;
-
-	while (!(done = ctx->gpu->ops->mark_done(ctx->gpu, mark))) {
-		if (pl_now_ns() > deadline) {
-			lane->lost = true;
-			return -ETIMEDOUT;
-		}
-		pl_cpu_relax();
-	}
-	return done < 0 ? done : 0;
-}
-
-/* Copies the pieces to the GPU, all at once, and lets their lanes go. */
-static size_t place(struct peerlane *ctx, const struct pl_seg *seg,
-		    const struct pl_ahead_piece *pieces, unsigned int nr, int *failed)
-{
-	struct pl_lane_queue *queues[PL_AHEAD_PIECES] = { NULL };
-	int errs[PL_AHEAD_PIECES] = { 0 };
-	size_t at = 0, placed = 0;
-	bool whole = true;
-
-	for (unsigned int i = 0; i < nr; i++) {
-		struct pl_copy copy = { .dst = seg->addr + at,
-					.src = pieces[i].lane->mem,
-					.bytes = pieces[i].bytes };
-
-		at += copy.bytes;
-		errs[i] = pl_lane_queue(ctx, pieces[i].lane, seg->owner, &queues[i]);
-		if (!errs[i])
-			errs[i] = ctx->gpu->ops->copy(ctx->gpu, queues[i]->queue, PL_TO_GPU, &copy,
-						      1, queues[i]->marks[0]);
-	}
-	for (unsigned int i = 0; i < nr; i++) {
-		int err = queues[i] ? copied(ctx, pieces[i].lane, queues[i]->marks[0]) : 0;
-
-		if (err == -ETIMEDOUT)
-			*failed = err;
-		err = errs[i] ? errs[i] : err;
-		if (err && err != -ETIMEDOUT && queues[i])
-			pl_lane_queue_drop(ctx, pieces[i].lane, seg->owner);
-		whole &= !err;
-		if (whole)
-			placed += pieces[i].bytes;
-		pl_lane_give_back(ctx, pieces[i].lane);
-	}
-	return placed;
-}
-
-size_t pl_ahead_read(struct peerlane *ctx, const struct pl_seg *seg, int *failed)
-{
-	struct pl_ahead *a = &seg->op->file->ahead;
-	struct pl_ahead_piece mine[PL_AHEAD_PIECES];
-	unsigned int nr = 0;
-	size_t placed;
-
-	*failed = 0;
-	/* Several threads on one file do not read it from front to back. */
-	if (!wanted(ctx, seg) || pthread_mutex_trylock(&a->lock))
-		return 0;
-	a->run = seg->offset == a->next ? a->run + 1 : 0;
-	a->next = seg->offset + (off_t)seg->bytes;
-	if (!a->run)
-		drop_all(ctx, a);
-	else
-		nr = claim(ctx, a, seg, mine);
-	if (a->run >= MIN_RUN)
-		ask_more(ctx, a, seg);
 	pthread_mutex_unlock(&a->lock);
-	if (!nr)
+	if (queued)
+		pl_crew_renew(f->ctx, &a->crew, help, queued);
+}
+
+static bool is_asked(struct pl_ahead *a, off_t offset)
+{
+	for (unsigned int i = 0; i < PL_AHEAD_PIECES; i++) {
+		struct pl_piece *p = &a->pieces[i];
+		enum pl_piece_state state = pl_piece_state(p);
+
+		if (state != PL_PIECE_NONE && state != PL_PIECE_LEFT && p->offset == offset)
+			return true;
+	}
+	return false;
+}
+
+/* There was no room for a hint: what nobody came for in a long time goes; lock held. */
+static void crowded(struct peerlane_file *f)
+{
+	struct pl_ahead *a = &f->ahead;
+
+	if (++a->crowded < MAX_CROWDED)
+		return;
+	a->crowded = 0;
+	drop(f, INT64_MAX, true);
+}
+
+int pl_ahead_hint(struct peerlane_file *f, off_t offset, size_t bytes)
+{
+	struct pl_ahead *a = &f->ahead;
+	size_t part, left = bytes;
+	unsigned int queued = 0;
+	struct pl_piece *p;
+	int err = 0;
+
+	if (offset < 0 || !fits(f, bytes))
 		return 0;
-	placed = place(ctx, seg, mine, nr, failed);
-	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_DIRECT, placed);
-	pl_stat_add(&pl_ctx_stats(ctx)->ahead_bytes, placed);
-	return placed;
+	pthread_mutex_lock(&a->lock);
+	if (!ready(f))
+		left = 0;
+	for (; left && !err; offset += (off_t)part, left -= part) {
+		part = piece_bytes(f, bytes) < left ? piece_bytes(f, bytes) : left;
+		if (is_asked(a, offset))
+			continue;
+		p = unused(a);
+		err = p ? ask(f, p, offset, part, true) : -EAGAIN;
+		if (!err) {
+			p->told = true;
+			queued += p->cached;
+		}
+	}
+	if (err == -EAGAIN)
+		crowded(f);
+	pthread_mutex_unlock(&a->lock);
+	if (queued)
+		pl_crew_renew(f->ctx, &a->crew, help, queued);
+	return err == -EAGAIN ? err : 0;
+}
+
+/* Claims the piece that begins at @offset and is no longer than @most. */
+static struct pl_piece *claim(struct pl_ahead *a, off_t offset, size_t most)
+{
+	struct pl_piece *found = NULL;
+
+	pthread_mutex_lock(&a->lock);
+	for (unsigned int i = 0; i < PL_AHEAD_PIECES && !found; i++) {
+		struct pl_piece *p = &a->pieces[i];
+		enum pl_piece_state state = pl_piece_state(p);
+
+		if (state != PL_PIECE_NONE && state != PL_PIECE_LEFT && !p->claimed &&
+		    p->offset == offset && p->bytes <= most)
+			found = p;
+	}
+	if (found) {
+		found->claimed = true;
+		a->need = MIN_RUN;
+		a->crowded = 0;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return found;
+}
+
+/* Whether a read at this time would give what is in @p. */
+static bool fresh(struct peerlane_file *f, const struct pl_piece *p)
+{
+	struct pl_ahead *a = &f->ahead;
+	int64_t dirty, in = pl_cache_look(f->fd, p->offset, p->bytes, &dirty);
+
+	if (p->cached && (in < (int64_t)p->bytes || dirty ||
+			  pl_watch_changes(&f->ctx->watcher, a->watch) != a->changes))
+		return false;
+	return (p->cached || !in) && unchanged(f, &a->seen);
+}
+
+struct pl_piece *pl_ahead_take(struct peerlane_file *f, off_t offset, size_t most, bool *stale)
+{
+	struct pl_piece *p = claim(&f->ahead, offset, most);
+
+	if (!p || (pl_piece_arrived(p, f) && fresh(f, p)))
+		return p;
+	pl_piece_drop(p, f->ctx);
+	pthread_mutex_lock(&f->ahead.lock);
+	f->ahead.stale = true;
+	drop_all(f);
+	pthread_mutex_unlock(&f->ahead.lock);
+	*stale = true;
+	return NULL;
+}
+
+/* Notes the read; false if it does not belong to a run. */
+static bool in_turn(struct peerlane_file *f, const struct pl_seg *seg)
+{
+	struct pl_ahead *a = &f->ahead;
+	off_t end = seg->offset + (off_t)seg->bytes;
+	off_t far = OUT_OF_TURN * (off_t)seg->bytes;
+	bool turn;
+
+	pthread_mutex_lock(&a->lock);
+	turn = a->next >= 0 && seg->offset - a->next <= far && a->next - seg->offset <= far;
+	if (!turn) {
+		drop(f, INT64_MAX, false);
+		a->run = 0;
+		a->next = end;
+	} else {
+		a->run += seg->offset == a->next;
+		if (a->next < end)
+			a->next = end;
+		drop(f, a->next - far, false);
+	}
+	pthread_mutex_unlock(&a->lock);
+	return turn;
+}
+
+size_t pl_ahead_read(struct peerlane *ctx, const struct pl_seg *seg, int *err)
+{
+	struct pl_place w = { .ctx = ctx, .seg = seg };
+	struct pl_lane_queue *stream = seg->op->queue;
+	struct peerlane_file *f = seg->op->file;
+	bool known = stream && stream->hint;
+
+	*err = 0;
+	if (seg->host || !fits(f, seg->bytes) || (!known && !in_turn(f, seg)))
+		return 0;
+	do {
+		while (pl_place_begin(&w))
+			;
+		if (known)
+			stream->hint(stream);
+		else
+			ask_more(f, seg->bytes, stream != NULL);
+		if (w.nr)
+			pl_place_end(&w);
+	} while (w.nr || (w.placed && pl_place_begin(&w)));
+	*err = w.err;
+	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_DIRECT, w.by_device);
+	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_COPY, w.placed - w.by_device);
+	pl_stat_add(&pl_ctx_stats(ctx)->ahead_bytes, w.placed);
+	return w.placed;
 }

@@ -1,37 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading ahead of a program that reads a cold file from front to back in calls of moderate size:
- * the next pieces are on their way from the device, by O_DIRECT, while the present ones go to the
- * GPU, so that the device never waits for the program. What was read ahead is used only if it is
- * certain that nobody has changed the file since: see ahead.c.
+ * Reading ahead of a program that reads a file from front to back in calls of moderate size, by one thread or by
+ * several in turns: the next pieces are on their way into pinned memory while the present ones go to the GPU, from
+ * the device by O_DIRECT, so that it never waits for the program, or from the page cache by the workers, so that
+ * the bus does not. What was read ahead is used only if it is certain that nobody has changed the file since: see
+ * ahead.c.
  */
 #ifndef PL_AHEAD_H
 #define PL_AHEAD_H
 
-#include "lane.h"
+#include "piece.h"
+#include "worker.h"
 
 #include <sys/stat.h>
 
 struct peerlane_file;
 struct pl_seg;
 
-#define PL_AHEAD_PIECES 4
+#define PL_AHEAD_PIECES 24u
 
-struct pl_ahead_piece {
-	struct pl_lane *lane;
-	off_t offset;
-	size_t bytes; /* wanted; the request is longer where O_DIRECT needs it */
-};
-
-/* Of a file; all guarded by the lock, which is only ever tried. */
+/* Of a file. */
 struct pl_ahead {
-	pthread_mutex_t lock;
-	off_t next;	  /* where a read begins that goes on from the last */
-	unsigned int run; /* reads that went on, in a row */
-	bool refused;	  /* there is no io_uring for it */
-	struct stat seen; /* the file as it was before the first piece was asked for */
-	struct pl_ahead_piece pieces[PL_AHEAD_PIECES]; /* in the order of the file */
-	unsigned int nr;
+	pthread_mutex_t lock; /* guards all below but the crew, tickets and pieces' states */
+	off_t next;	      /* the end of what was read in this run; -1: nothing */
+	off_t tail;	      /* the end of what was asked for */
+	unsigned int run;     /* reads that went on, in a row */
+	unsigned int need;    /* of those before anything is asked for */
+	unsigned int crowded; /* hints without room since a piece was last used */
+	bool refused;	      /* there is no io_uring for it */
+	bool watched;	      /* it was tried to */
+	struct pl_watch *watch;
+	/* The file as it was before the first of the pieces was asked for. */
+	struct stat seen;
+	uint64_t changes;
+	bool stale; /* it was changed since: nothing is asked for until all pieces are gone */
+	struct pl_piece pieces[PL_AHEAD_PIECES];
+	struct pl_crew crew; /* those who fill pieces */
+	/* The pieces that were queued, in this order, and how many of those were looked at; atomic. */
+	uint8_t queue[PL_AHEAD_PIECES];
+	uint32_t nr_queued, nr_taken;
 };
 
 void pl_ahead_init(struct pl_ahead *ahead);
@@ -44,5 +51,14 @@ void pl_ahead_fini(struct peerlane_file *file);
  * set: after a time-out the GPU may still be writing there.
  */
 size_t pl_ahead_read(struct peerlane *ctx, const struct pl_seg *seg, int *err);
+/*
+ * A read of @bytes at @offset is to come, by a stream that is served: it is read ahead if it can be, without a call
+ * of the driver. -EAGAIN: there is no room now.
+ */
+int pl_ahead_hint(struct peerlane_file *file, off_t offset, size_t bytes);
+
+/* For place.c: the piece that begins at @offset and is no longer than @most, full and as a read now would give it.
+ * NULL: there is none; *@stale: nor any other that could be used. */
+struct pl_piece *pl_ahead_take(struct peerlane_file *file, off_t offset, size_t most, bool *stale);
 
 #endif

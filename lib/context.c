@@ -236,6 +236,7 @@ static int open_parts(struct peerlane *ctx)
 	for (int i = 0; i < PL_DIRECT_LOCKS; i++)
 		pthread_rwlock_init(&ctx->direct_locks[i], NULL);
 	pl_p2p_init(&ctx->p2p);
+	pl_watcher_init(&ctx->watcher);
 	pthread_mutex_init(&ctx->files_lock, NULL);
 	pthread_mutex_init(&ctx->streams_lock, NULL);
 	return 0;
@@ -289,6 +290,7 @@ int peerlane_open(struct peerlane **out, const struct peerlane_options *opt)
 static void abandon(struct peerlane *ctx)
 {
 	pl_files_fini(ctx);
+	pl_watcher_fini(&ctx->watcher);
 	pl_pool_abandon(&ctx->pool);
 	pl_p2p_abandon(&ctx->p2p);
 	pl_buffers_fini(&ctx->buffers);
@@ -329,9 +331,13 @@ void peerlane_close(struct peerlane *ctx)
 		leave_behind(ctx);
 		return;
 	}
+	pl_workers_stop(&ctx->stream_workers);
+	pl_workers_stop(&ctx->workers);
+	/* Files may still have crews among them. */
+	pl_files_fini(ctx);
 	pl_workers_fini(&ctx->stream_workers);
 	pl_workers_fini(&ctx->workers);
-	pl_files_fini(ctx);
+	pl_watcher_fini(&ctx->watcher);
 	pl_pool_fini(ctx);
 	/* Buffers before the module: they may be pinned for NVMe controllers. */
 	pl_buffers_fini(&ctx->buffers);

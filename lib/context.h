@@ -10,6 +10,7 @@
 #include "p2p.h"
 #include "stats.h"
 #include "window.h"
+#include "watch.h"
 #include "worker.h"
 
 #include <peerlane/peerlane.h>
@@ -34,6 +35,7 @@ struct peerlane {
 	struct pl_workers stream_workers;
 	const char *ring_why; /* why io_uring is not used; NULL when it is */
 	struct pl_rates rates;
+	struct pl_watcher watcher;
 	/* By inode: O_DIRECT writes hold one shared, the ends of such writes, which go through the
 	 * page cache, hold it alone. A page dirty in the cache beside a direct write can be lost. */
 	pthread_rwlock_t direct_locks[PL_DIRECT_LOCKS];
@@ -50,6 +52,7 @@ struct peerlane {
 	pthread_mutex_t streams_lock; /* guards streams, and is held to reserve lanes for them */
 	struct pl_stream *streams;
 	unsigned int stream_requests; /* queued on a stream and not done; atomic */
+	unsigned int streams_active;  /* served ones with requests; atomic */
 };
 
 /* -EOWNERDEAD in a forked child, -EINVAL for NULL, else 0. */

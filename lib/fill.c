@@ -254,6 +254,16 @@ static size_t read_past_cache(int fd, const struct pl_fill *f, size_t got, int *
 	return got;
 }
 
+bool pl_fill_ahead(const struct peerlane_file *file, char *mem, size_t bytes, off_t offset)
+{
+	struct pl_fill f = { .mem = mem, .bytes = bytes, .offset = offset };
+	int err;
+
+	if (file->ctx->gpu->ops->dma)
+		return read_past_cache(file->fd, &f, 0, &err) == bytes;
+	return read_plain(file->fd, &f, 0, &err) == bytes;
+}
+
 static size_t write_plain(int fd, const struct pl_fill *f, size_t got, int *err)
 {
 	struct iovec iov;

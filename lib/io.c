@@ -171,13 +171,13 @@ ssize_t pl_io_parts(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op
 		at += pl_fill_p2p(ctx, op, segs);
 	if (at == to)
 		return (ssize_t)(at - from);
-	/* All call the driver. */
-	if (nr == 1 && !from && !op->queue) {
-		if (op->file->nvme)
+	if (nr == 1 && !from) {
+		/* Not for a stream that is served where it would call the driver. */
+		if (op->file->nvme && !op->queue)
 			at += pl_nvme_file_direct(ctx, dir, segs, &err);
-		else if (dir == PEERLANE_READ && !segs->p2p)
+		else if (dir == PEERLANE_READ && !op->file->nvme && !segs->p2p)
 			at += pl_ahead_read(ctx, segs, &err);
-		if (dir == PEERLANE_READ && at == from && !err)
+		if (dir == PEERLANE_READ && at == from && !err && !op->queue)
 			at += pl_window_read(ctx, segs, &err);
 		if (err) {
 			op->err = err;

@@ -398,11 +398,18 @@ static void make_lanes(struct peerlane *ctx, bool big, unsigned int nr)
 	}
 }
 
+/* Lanes that may be taken for work nobody waits for. */
+static unsigned int spare_lanes(const struct pl_pool *pool)
+{
+	return pool->max[0] - pool->max[0] / 4;
+}
+
 int pl_pool_reserve(struct peerlane *ctx, size_t bytes)
 {
 	struct pl_pool *pool = &ctx->pool;
-	/* Small ones for as many requests as are served at a time, and the one that is reserved. */
-	unsigned int small = PL_STREAM_THREADS + 1;
+	/* Small ones for as many requests as are served at a time, the one that is reserved, and for
+	 * those that are read ahead. */
+	unsigned int small = PL_STREAM_THREADS + 1 + spare_lanes(pool);
 	int err = pool->has_reserved ? 0 : reserve_one(ctx);
 
 	if (err)
@@ -427,14 +434,19 @@ void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-struct pl_lane *pl_lane_spare(struct peerlane *ctx)
+struct pl_lane *pl_lane_spare(struct peerlane *ctx, bool made)
 {
 	struct pl_pool *pool = &ctx->pool;
 	struct pl_lane *lane = NULL;
 	bool got;
 
 	pthread_mutex_lock(&pool->lock);
-	got = pool->spared < pool->max[0] / 4 && take(pool, false, &lane);
+	if (pool->spared >= spare_lanes(pool))
+		got = false;
+	else if (made)
+		got = (lane = take_pinned(&pool->idle[0], 1));
+	else
+		got = take(pool, false, &lane);
 	pool->spared += got;
 	pthread_mutex_unlock(&pool->lock);
 	if (!got || lane)

@@ -34,6 +34,8 @@ struct pl_lane_queue {
 	/* Of a stream that is served, no lane's own: */
 	struct pl_serve *serve;
 	uint32_t number; /* of the request */
+	/* Has what the stream reads next read ahead; NULL: that is not known. */
+	void (*hint)(struct pl_lane_queue *queue);
 };
 
 struct pl_lane {
@@ -78,8 +80,9 @@ int pl_lane_acquire(struct peerlane *ctx, size_t bytes, size_t least, struct pl_
 int pl_lane_acquire_made(struct peerlane *ctx, size_t bytes, size_t least, struct pl_lane **out);
 void pl_lane_release(struct peerlane *ctx, struct pl_lane *lane);
 
-/* A small lane for work nobody waits for, if there are plenty; else NULL. For pl_lane_give_back(). */
-struct pl_lane *pl_lane_spare(struct peerlane *ctx);
+/* A small lane for work nobody waits for, if there are plenty; else NULL. For pl_lane_give_back().
+ * @made: as pl_lane_acquire_made(). */
+struct pl_lane *pl_lane_spare(struct peerlane *ctx, bool made);
 void pl_lane_give_back(struct peerlane *ctx, struct pl_lane *lane);
 
 /* Makes lanes for a request of up to @bytes that will use pl_lane_acquire_made(): enough for

@@ -224,12 +224,16 @@ static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, c
 	return queue(&r, stream, &queued);
 }
 
-int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *addr, void *stream,
-		  pl_stream_work work, void *arg, bool *queued)
+int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *addr, size_t bytes,
+		  off_t offset, void *stream, pl_stream_work work, void *arg, bool *queued)
 {
-	struct pl_stream_request r = {
-		.file = file, .op = op, .addr = addr, .work = work, .arg = arg
-	};
+	struct pl_stream_request r = { .file = file,
+				       .op = op,
+				       .addr = addr,
+				       .bytes_now = bytes,
+				       .offset_now = offset,
+				       .work = work,
+				       .arg = arg };
 
 	return queue(&r, stream, queued);
 }

@@ -33,17 +33,18 @@ struct pl_stream_request {
 	void *addr;
 	const size_t *bytes;
 	const off_t *offset;
-	size_t bytes_now;
+	size_t bytes_now; /* PEERLANE_FIXED: what counts; else a guess, or 0 */
 	off_t offset_now;
 	ssize_t *result;
 	unsigned int flags;
-	pl_stream_work work; /* of pl_stream_run(), instead of the five above */
+	pl_stream_work work; /* of pl_stream_run(), instead of pointers and result */
 	void *arg;
 	uint32_t number;
 	struct pl_stream *stream;
 	/* Served by a kernel: */
 	bool served;
 	struct pl_span span;
+	bool hinted;	 /* pl_ahead_hint() was told of it; only the stream's worker's */
 	uint32_t before; /* request whose kernel used the mailbox last */
 	struct pl_stream_request *next;
 };

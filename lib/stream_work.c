@@ -4,6 +4,7 @@
 #include "stream_request.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -108,8 +109,10 @@ static bool list_pop(struct pl_stream *s)
 	pthread_mutex_lock(&s->list_lock);
 	s->first = s->first->next;
 	more = s->first;
-	if (!more)
+	if (!more) {
 		s->last = &s->first;
+		__atomic_fetch_sub(&s->ctx->streams_active, 1, __ATOMIC_RELAXED);
+	}
 	s->active = more;
 	s->looked = false;
 	pthread_mutex_unlock(&s->list_lock);
@@ -127,6 +130,8 @@ static bool list_push(struct pl_stream *s, struct pl_stream_request *r)
 	s->last = &r->next;
 	idle = !s->active;
 	s->active = true;
+	if (idle)
+		__atomic_fetch_add(&s->ctx->streams_active, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&s->list_lock);
 	return idle;
 }
@@ -151,6 +156,46 @@ void pl_stream_serve_drop(struct pl_task *task)
 	} while (more);
 }
 
+/* Whether it can be said now what it will read, and that that goes through a lane. */
+static bool predictable(const struct pl_stream_request *r)
+{
+	return r->op == PEERLANE_READ && r->bytes_now && !r->span.err && !r->span.way.pin &&
+	       !pl_io_host(r->file->ctx, &r->span.mem, r->addr);
+}
+
+/*
+ * Has @nr requests read ahead that were not yet, from the first on or from the one after it. Requests stay until the
+ * stream's worker, who calls this, takes them off; only the last one may be changed.
+ */
+static void hint(struct pl_stream *s, bool after_first, unsigned int nr)
+{
+	struct pl_stream_request *list[PL_AHEAD_PIECES], *r;
+	unsigned int found = 0;
+
+	pthread_mutex_lock(&s->list_lock);
+	r = after_first ? s->first->next : s->first;
+	for (; r && nr; r = r->next, nr--)
+		if (!r->hinted && predictable(r))
+			list[found++] = r;
+	pthread_mutex_unlock(&s->list_lock);
+	for (unsigned int i = 0; i < found; i++) {
+		if (pl_ahead_hint(list[i]->file, list[i]->offset_now, list[i]->bytes_now))
+			return;
+		list[i]->hinted = true;
+	}
+}
+
+/* While the first request is copied: those after it, as far as the stream's share goes. */
+static void hint_next(struct pl_lane_queue *queue)
+{
+	struct pl_stream *s =
+		(struct pl_stream *)((char *)queue - offsetof(struct pl_stream, queue));
+	unsigned int active = __atomic_load_n(&s->ctx->streams_active, __ATOMIC_RELAXED);
+	unsigned int share = PL_AHEAD_PIECES / (active ? active : 1);
+
+	hint(s, true, share > 2 ? share - 1 : 1);
+}
+
 /*
  * Whether the kernel of a request has begun. If not, others come first: the GPU runs so many
  * kernels at a time and no more, and those that run must find a worker and a lane to end. It may
@@ -168,6 +213,17 @@ static bool kernel_here(struct pl_stream *s, uint32_t number)
 	return false;
 }
 
+/* Whether what comes after the first request is known, or what comes after one that was. */
+static bool is_known(struct pl_stream *s)
+{
+	bool known;
+
+	pthread_mutex_lock(&s->list_lock);
+	known = s->first->hinted || s->first->next;
+	pthread_mutex_unlock(&s->list_lock);
+	return known;
+}
+
 static ssize_t serve_one(struct pl_stream *s, struct pl_stream_request *r)
 {
 	const struct pl_gpu_ops *ops = s->ctx->gpu->ops;
@@ -176,6 +232,7 @@ static ssize_t serve_one(struct pl_stream *s, struct pl_stream_request *r)
 	if (ops->serve_state(s->serve, r->before) != PL_SERVE_GONE)
 		return -EBUSY;
 	s->queue.number = r->number;
+	s->queue.hint = is_known(s) ? hint_next : NULL;
 	ops->serve_begin(s->serve, r->number);
 	return perform(r);
 }
@@ -193,6 +250,7 @@ void pl_stream_serve(struct pl_task *task)
 		r = list_first(s);
 		if (!kernel_here(s, r->number)) {
 			s->looked = true;
+			hint(s, false, 1);
 			if (pl_task_post(&s->ctx->stream_workers, &s->task))
 				pl_stream_serve_drop(&s->task);
 			else

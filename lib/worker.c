@@ -196,6 +196,24 @@ void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void pl_crew_renew(struct peerlane *ctx, struct pl_crew *crew, void (*help)(struct pl_crew *),
+		   unsigned int want)
+{
+	struct pl_workers *w = &ctx->workers;
+
+	pthread_mutex_lock(&w->lock);
+	if (!crew->posted) {
+		crew->help = help;
+		crew->inside = 0;
+		crew->posted = true;
+		crew->next = w->crews;
+		w->crews = crew;
+	}
+	crew->want = want;
+	call(w, want);
+	pthread_mutex_unlock(&w->lock);
+}
+
 bool pl_crew_enter(struct peerlane *ctx, struct pl_crew *crew)
 {
 	struct pl_workers *w = &ctx->workers;
@@ -282,6 +300,7 @@ void pl_workers_stop(struct pl_workers *w)
 	pthread_mutex_unlock(&w->lock);
 	for (unsigned int i = 0; i < w->nr; i++)
 		pthread_join(w->threads[i], NULL);
+	w->nr = 0;
 	while ((task = w->tasks)) {
 		w->tasks = task->next;
 		if (task->drop)

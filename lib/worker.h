@@ -53,6 +53,9 @@ void pl_workers_fini(struct pl_workers *w);
 
 /* Asks for up to @want helpers. */
 void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want);
+/* The same for a crew that stays: there is something to do again for @want helpers. */
+void pl_crew_renew(struct peerlane *ctx, struct pl_crew *crew, void (*help)(struct pl_crew *),
+		   unsigned int want);
 /* Takes a helper's place in a crew for the calling thread, which must help then; false if there is
  * none to take. The crew may not have been posted, but its memory must be there until it helped. */
 bool pl_crew_enter(struct peerlane *ctx, struct pl_crew *crew);

@@ -37,7 +37,7 @@ struct peerlane_batch;
 #define PEERLANE_NO_MAPPED 0x8u	  /* never do file I/O straight into mapped GPU memory */
 #define PEERLANE_SAVE_CPU 0x10u	  /* pin the page cache in place where possible, even if slower */
 #define PEERLANE_NO_KERNELS 0x20u /* never launch GPU kernels of our own for small copies */
-#define PEERLANE_NO_AHEAD 0x80u	  /* never read a cold file ahead of a sequence of reads */
+#define PEERLANE_NO_AHEAD 0x80u	  /* never read ahead of a sequence of reads, or of a stream */
 #define PEERLANE_NO_P2P 0x100u	  /* no transfers between drive and GPU by the kernel module */
 #define PEERLANE_NO_MAPPED_WRITE 0x40u /* never write a file through a mapping of it */
 
@@ -621,7 +621,7 @@ struct peerlane_op_stats {
  * @threads: worker threads running now
  * @in_place_failures: how often pinning the page cache in place was refused
  * @cancelled: requests cancelled
- * @ahead_bytes: bytes of reads that had been read ahead from the device when they were asked for
+ * @ahead_bytes: bytes of reads that had been read ahead when they were asked for
  * @mapped_write_bytes: bytes written through a mapping of their file
  */
 struct peerlane_stats {

@@ -2,72 +2,7 @@
 /* A cold file read from front to back is read ahead; and never is anything given out that is older
  * than the call: the file is changed under the engine in every way, and dropped from the cache so
  * that only the engine's own copy could be stale. */
-#include "sim/sim_fixture.h"
-
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-
-#define CALL MIB
-#define BYTES (24 * MIB + 777)
-
-struct rig {
-	struct peerlane *ctx;
-	struct peerlane_file *file;
-	const char *path;
-	char *gpu;
-};
-
-/* A cold file that was last changed a while ago. */
-static void rig_open(struct rig *r, const char *env, unsigned int flags)
-{
-	struct peerlane_options opt = { .flags = flags, .timeout_ms = 20000 };
-
-	sim_env(env);
-	r->path = sim_make_file("ahead", BYTES, 1);
-	sim_chill(r->path);
-	sim_nap_ms(120);
-	r->ctx = sim_open_with(&opt);
-	r->file = sim_file(r->ctx, r->path, O_RDWR);
-	r->gpu = sim_alloc(r->ctx, 4 * CALL);
-}
-
-static void rig_close(struct rig *r)
-{
-	assert_int_equal(peerlane_gpu_free(r->ctx, r->gpu), 0);
-	assert_int_equal(peerlane_file_close(r->file), 0);
-	assert_int_equal(sim_stats(r->ctx).in_flight, 0);
-	peerlane_close(r->ctx);
-}
-
-static uint64_t ahead(struct rig *r)
-{
-	return sim_stats(r->ctx).ahead_bytes;
-}
-
-/* Reads calls [from, to) and checks each. */
-static void read_calls(struct rig *r, unsigned int from, unsigned int to)
-{
-	for (unsigned int i = from; i < to; i++) {
-		off_t at = (off_t)(i * CALL);
-
-		sim_gpu_set(r->ctx, r->gpu, 0xee, CALL);
-		assert_int_equal(peerlane_read(r->file, r->gpu, CALL, at), CALL);
-		sim_assert_gpu(r->ctx, r->gpu, CALL, at, 1);
-	}
-}
-
-/* Reads a few calls; skips the test where nothing is read ahead. */
-static void start(struct rig *r, const char *env)
-{
-	rig_open(r, env, 0);
-	read_calls(r, 0, 8);
-	if (!ahead(r)) {
-		print_message("nothing is read ahead on this file system\n");
-		rig_close(r);
-		skip();
-	}
-}
+#include "sim/ahead_rig.h"
 
 static void sequence(void **state)
 {
@@ -76,7 +11,7 @@ static void sequence(void **state)
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		start(&r, envs[i]);
+		start(&r, false, envs[i]);
 		read_calls(&r, 8, BYTES / CALL);
 		assert_in_range(ahead(&r), BYTES / 2, BYTES);
 		/* The last one is short. */
@@ -93,7 +28,7 @@ static void long_calls(void **state)
 	struct rig r;
 
 	(void)state;
-	start(&r, "");
+	start(&r, false, "");
 	for (off_t at = 8 * CALL; at + 4 * (off_t)CALL <= (off_t)BYTES; at += 4 * CALL) {
 		assert_int_equal(peerlane_read(r.file, r.gpu, 4 * CALL, at), 4 * CALL);
 		sim_assert_gpu(r.ctx, r.gpu, 4 * CALL, at, 1);
@@ -106,7 +41,7 @@ static void switched_off(void **state)
 	struct rig r;
 
 	(void)state;
-	rig_open(&r, "", PEERLANE_NO_AHEAD);
+	rig_open(&r, false, "", PEERLANE_NO_AHEAD);
 	read_calls(&r, 0, 12);
 	assert_int_equal(ahead(&r), 0);
 	rig_close(&r);
@@ -127,7 +62,7 @@ static void out_of_step(void **state)
 	struct rig r;
 
 	(void)state;
-	start(&r, "");
+	start(&r, false, "");
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
 		assert_int_equal(peerlane_read(r.file, r.gpu, odd[i].bytes, odd[i].offset),
 				 odd[i].bytes);
@@ -136,45 +71,17 @@ static void out_of_step(void **state)
 	rig_close(&r);
 }
 
-enum change { BY_WRITE, BY_DIRECT, BY_MAPPING, BY_US };
-
-static void change(struct rig *r, enum change how, off_t at, size_t bytes)
-{
-	int fd = open(r->path, O_RDWR | O_CLOEXEC | (how == BY_DIRECT ? O_DIRECT : 0));
-	char *mem = aligned_alloc(4096, bytes);
-
-	assert_true(fd >= 0 && mem);
-	sim_pattern(mem, bytes, at, 2);
-	if (how == BY_MAPPING) {
-		char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
-
-		assert_true(map != MAP_FAILED);
-		memcpy(map, mem, bytes);
-		munmap(map, bytes);
-	} else if (how == BY_US) {
-		assert_int_equal(peerlane_write(r->file, mem, bytes, at, 0), bytes);
-	} else {
-		assert_int_equal(pwrite(fd, mem, bytes, at), bytes);
-	}
-	free(mem);
-	close(fd);
-	/* Out of the cache again: nothing but the times shows that anything happened. */
-	sim_chill(r->path);
-}
-
 static void changed(void **state)
 {
 	struct rig r;
 
 	(void)state;
 	for (int how = BY_WRITE; how <= BY_US; how++) {
-		start(&r, "");
+		start(&r, false, "");
 		change(&r, (enum change)how, 8 * CALL + 4096, 64 * KIB);
-		assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 8 * CALL), CALL);
-		sim_assert_gpu(r.ctx, r.gpu, 4096, 8 * CALL, 1);
-		sim_assert_gpu(r.ctx, r.gpu + 4096, 64 * KIB, 8 * CALL + 4096, 2);
-		sim_assert_gpu(r.ctx, r.gpu + 4096 + 64 * KIB, CALL - 4096 - 64 * KIB,
-			       8 * CALL + 4096 + (off_t)(64 * KIB), 1);
+		/* Out of the cache again: nothing but the times shows that anything happened. */
+		sim_chill(r.path);
+		assert_changed(&r);
 		read_calls(&r, 9, 16);
 		rig_close(&r);
 	}
@@ -188,7 +95,7 @@ static void changed_later_piece(void **state)
 	int fd;
 
 	(void)state;
-	start(&r, "");
+	start(&r, false, "");
 	fd = open(r.path, O_RDWR | O_CLOEXEC);
 	sim_pattern(mem, sizeof(mem), 10 * CALL + 5, 2);
 	assert_int_equal(pwrite(fd, mem, sizeof(mem), 10 * CALL + 5), sizeof(mem));
@@ -205,7 +112,7 @@ static void truncated(void **state)
 	struct rig r;
 
 	(void)state;
-	start(&r, "");
+	start(&r, false, "");
 	assert_int_equal(truncate(r.path, 8 * CALL + 1000), 0);
 	assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 8 * CALL), 1000);
 	assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 9 * CALL), 0);
@@ -219,10 +126,11 @@ static void restless(void **state)
 	uint64_t before;
 
 	(void)state;
-	start(&r, "");
+	start(&r, false, "");
 	before = ahead(&r);
 	for (unsigned int i = 8; i < 20; i++) {
 		change(&r, BY_WRITE, 22 * CALL, 4096);
+		sim_chill(r.path);
 		read_calls(&r, i, i + 1);
 	}
 	assert_int_equal(ahead(&r), before);
@@ -235,7 +143,7 @@ static void closed_on_the_way(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		start(&r, "");
+		start(&r, false, "");
 		if (i == 1)
 			peerlane_close(r.ctx);
 		else
@@ -246,18 +154,10 @@ static void closed_on_the_way(void **state)
 static void forked(void **state)
 {
 	struct rig r;
-	int status;
-	pid_t pid;
 
 	(void)state;
-	start(&r, "");
-	pid = fork();
-	if (!pid) {
-		peerlane_close(r.ctx);
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	start(&r, false, "");
+	fork_and_close(&r);
 	read_calls(&r, 8, 12);
 	rig_close(&r);
 }
@@ -269,7 +169,7 @@ static void many_files(void **state)
 	struct rig r;
 
 	(void)state;
-	start(&r, "");
+	start(&r, false, "");
 	for (int i = 0; i < 40; i++)
 		files[i] = sim_file(r.ctx, r.path, O_RDONLY);
 	for (unsigned int c = 0; c < 5; c++) {

@@ -47,13 +47,14 @@ static void in_order(void **state)
 	(void)state;
 	assert_int_equal(peerlane_gpu_stream_create(ctx, 0, &stream), 0);
 	w.bytes = 100000;
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, stream, do_read, &w, &queued),
-			 0);
+	assert_int_equal(
+		pl_stream_run(file, PEERLANE_READ, w.gpu, 0, 0, stream, do_read, &w, &queued), 0);
 	assert_true(queued);
 	late.bytes = 10;
 	late.shift = 50000;
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, stream, do_read, &late, &queued),
-			 0);
+	assert_int_equal(
+		pl_stream_run(file, PEERLANE_READ, w.gpu, 0, 0, stream, do_read, &late, &queued),
+		0);
 	assert_int_equal(peerlane_gpu_stream_sync(ctx, stream), 0);
 	assert_int_equal(w.result, 100000);
 	assert_int_equal(late.result, 10);
@@ -62,8 +63,9 @@ static void in_order(void **state)
 	sim_assert_gpu(ctx, w.gpu + 50000, 10, 0, 3);
 	sim_assert_gpu(ctx, w.gpu + 50010, 100000 - 50010, 50010, 3);
 	assert_int_equal(peerlane_file_close(file), 0);
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, stream, do_read, &w, &queued),
-			 -EBADF);
+	assert_int_equal(
+		pl_stream_run(file, PEERLANE_READ, w.gpu, 0, 0, stream, do_read, &w, &queued),
+		-EBADF);
 	assert_false(queued);
 	assert_int_equal(w.calls, 1);
 	peerlane_gpu_stream_destroy(ctx, stream);
@@ -81,7 +83,8 @@ static void left_behind(void **state)
 
 	(void)state;
 	w.gpu = sim_alloc(ctx, 5000);
-	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, NULL, nap, &w, &queued), 0);
+	assert_int_equal(pl_stream_run(file, PEERLANE_READ, w.gpu, 0, 0, NULL, nap, &w, &queued),
+			 0);
 	pl_file_leave(file);
 	assert_int_equal(peerlane_read(file, w.gpu, 10, 0), -EBADF);
 	assert_int_equal(peerlane_file_close(file), -EBADF);
@@ -100,11 +103,12 @@ static void not_for_this_file(void **state)
 	bool queued = true;
 
 	(void)state;
-	assert_int_equal(pl_stream_run(file, PEERLANE_WRITE, w.gpu, NULL, do_read, &w, &queued),
-			 -EBADF);
+	assert_int_equal(
+		pl_stream_run(file, PEERLANE_WRITE, w.gpu, 0, 0, NULL, do_read, &w, &queued),
+		-EBADF);
 	assert_false(queued);
 	assert_int_equal(
-		pl_stream_run(file, PEERLANE_READ, w.gpu, (void *)16, do_read, &w, &queued),
+		pl_stream_run(file, PEERLANE_READ, w.gpu, 0, 0, (void *)16, do_read, &w, &queued),
 		-EINVAL);
 	assert_false(queued);
 	assert_int_equal(w.calls, 0);

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+/* Reads that are queued on streams are known before their time comes, and are read ahead. What was read ahead is
+ * given out only if it is what the file has when the stream gets there. */
+#include "fake/serve_fixture.h"
+
+#include "stream.h"
+
+#define CALL (256 * KIB) /* shorter ones are not read ahead */
+#define NR_CALLS (ROOM / CALL)
+
+/* A file that was last changed a while ago and has nothing to be written back. */
+static void open_quiet(unsigned int flags, size_t pool)
+{
+	setenv("PEERLANE_THREADS", "6", 1);
+	open_context(flags, pool, 0);
+	assert_int_equal(fdatasync(fd), 0);
+	nap_ms(120);
+}
+
+static void read_call(uint64_t addr, const off_t *offset, ssize_t *result, void *stream)
+{
+	static const size_t bytes = CALL;
+
+	assert_int_equal(
+		peerlane_read_async(file, to(addr), &bytes, offset, result, stream, PEERLANE_FIXED),
+		0);
+}
+
+/* All calls spread over @nr streams, queued at once, from the last to the first: nobody could guess that. Returns what
+ * was read ahead of it. */
+static uint64_t read_all(unsigned int nr, uint64_t addr)
+{
+	uint64_t before = stats().ahead_bytes;
+	ssize_t results[NR_CALLS];
+	struct gate gate = { 0, 0 };
+	void *streams[8];
+
+	assert_int_equal(cu.cuMemsetD8Async(addr, 0xee, NR_CALLS * CALL, NULL), 0);
+	sync_stream(NULL);
+	for (unsigned int i = 0; i < nr; i++) {
+		streams[i] = stream_make();
+		assert_int_equal(cu.cuLaunchHostFunc(streams[i], wait_at_gate, &gate), 0);
+	}
+	for (unsigned int i = 0; i < NR_CALLS; i++) {
+		off_t at = (off_t)((NR_CALLS - 1 - i) * CALL);
+
+		results[i] = -1;
+		read_call(addr + (uint64_t)at, &at, &results[i], streams[i % nr]);
+	}
+	gate_open(&gate);
+	for (unsigned int i = 0; i < nr; i++) {
+		sync_stream(streams[i]);
+		assert_int_equal(cu.cuStreamDestroy_v2(streams[i]), 0);
+	}
+	for (unsigned int i = 0; i < NR_CALLS; i++)
+		assert_int_equal(results[i], CALL);
+	assert_like_file(addr, 0, NR_CALLS * CALL);
+	return stats().ahead_bytes - before;
+}
+
+static void test_queued(void **state)
+{
+	static const size_t pools[] = { 0, 8 * MIB };
+	uint64_t addr = gpu_alloc(NR_CALLS * CALL);
+
+	(void)state;
+	for (unsigned int p = 0; p < 2; p++) {
+		open_quiet(0, pools[p]);
+		for (unsigned int nr = 1; nr <= 8; nr *= 2) {
+			uint64_t got = read_all(nr, addr);
+
+			if (!stats().ahead_bytes) {
+				print_message("nothing is read ahead on this file system\n");
+				close_context();
+				assert_int_equal(cu.cuMemFree_v2(addr), 0);
+				skip();
+			}
+			/* With few lanes there may be none for a while. */
+			assert_in_range(got, p ? 1 : NR_CALLS / 2 * CALL, NR_CALLS * CALL);
+		}
+		close_context();
+	}
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+}
+
+/* A stream that has still to come to its read: it is done by then. */
+static void test_waiting(void **state)
+{
+	uint64_t addr = gpu_alloc(CALL);
+	struct gate gate = { 0, 0 };
+	void *stream = stream_make();
+	ssize_t result = -1;
+	off_t at = CALL;
+
+	(void)state;
+	open_quiet(0, 0);
+	assert_int_equal(cu.cuLaunchHostFunc(stream, wait_at_gate, &gate), 0);
+	read_call(addr, &at, &result, stream);
+	nap_ms(100);
+	gate_open(&gate);
+	sync_stream(stream);
+	assert_int_equal(result, CALL);
+	assert_like_file(addr, at, CALL);
+	assert_int_equal(stats().ahead_bytes, CALL);
+	close_context();
+	assert_int_equal(cu.cuStreamDestroy_v2(stream), 0);
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+}
+
+static void test_switched_off(void **state)
+{
+	uint64_t addr = gpu_alloc(NR_CALLS * CALL);
+
+	(void)state;
+	open_quiet(PEERLANE_NO_AHEAD, 0);
+	read_all(2, addr);
+	assert_int_equal(stats().ahead_bytes, 0);
+	close_context();
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+}
+
+/* The file is changed by somebody while the stream waits, with the first of its reads done ahead. */
+static void test_changed(void **state)
+{
+	uint64_t addr = gpu_alloc(NR_CALLS * CALL);
+	struct gate gate = { 0, 0 };
+	void *stream = stream_make();
+	ssize_t results[4];
+
+	(void)state;
+	for (unsigned int synced = 0; synced < 2; synced++) {
+		open_quiet(0, 0);
+		gate = (struct gate){ 0, 0 };
+		assert_int_equal(cu.cuLaunchHostFunc(stream, wait_at_gate, &gate), 0);
+		for (unsigned int i = 0; i < 4; i++) {
+			off_t at = (off_t)(i * CALL);
+
+			read_call(addr + i * CALL, &at, &results[i], stream);
+		}
+		/* Time for the first one to be read ahead. */
+		nap_ms(100);
+		memset(pattern + 100, 0x31 + (int)synced, 50);
+		assert_int_equal(pwrite(fd, pattern, 200, 0), 200);
+		if (synced)
+			assert_int_equal(fdatasync(fd), 0);
+		gate_open(&gate);
+		sync_stream(stream);
+		assert_like_file(addr, 0, 4 * CALL);
+		close_context();
+	}
+	assert_int_equal(cu.cuStreamDestroy_v2(stream), 0);
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+}
+
+/* Each read sees what the stream wrote before it. */
+static void test_writes_between(void **state)
+{
+	uint64_t from = gpu_alloc(CALL), addr = gpu_alloc(NR_CALLS * CALL);
+	ssize_t wrote[NR_CALLS], results[NR_CALLS];
+	const size_t bytes = CALL;
+	void *stream = stream_make();
+
+	(void)state;
+	open_quiet(0, 0);
+	for (unsigned int i = 0; i < NR_CALLS; i++) {
+		off_t at = (off_t)(i * CALL);
+
+		if (i % 3 == 2) {
+			assert_int_equal(
+				cu.cuMemsetD8Async(from, (unsigned char)(0x40 + i), CALL, stream),
+				0);
+			assert_int_equal(peerlane_write_async(file, to(from), &bytes, &at,
+							      &wrote[i], stream, PEERLANE_FIXED),
+					 0);
+			memset(pattern + at, 0x40 + (int)i, CALL);
+		}
+		read_call(addr + i * CALL, &at, &results[i], stream);
+	}
+	sync_stream(stream);
+	for (unsigned int i = 0; i < NR_CALLS; i++)
+		assert_int_equal(results[i], CALL);
+	assert_like_file(addr, 0, NR_CALLS * CALL);
+	close_context();
+	assert_int_equal(cu.cuStreamDestroy_v2(stream), 0);
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+	assert_int_equal(cu.cuMemFree_v2(from), 0);
+}
+
+struct guess {
+	off_t at;
+	ssize_t n;
+};
+
+static void read_elsewhere(void *arg, int err, struct pl_stream_io *io)
+{
+	struct guess *g = arg;
+	size_t p2p;
+
+	g->n = err ? err : pl_stream_io(io, 0, CALL, g->at, &p2p);
+}
+
+/* What was announced is not what is read: nothing is wrong, and right ones are still read ahead later on. */
+static void test_wrong_guesses(void **state)
+{
+	uint64_t addr = gpu_alloc(NR_CALLS * CALL);
+	struct guess guesses[200];
+	void *stream = stream_make();
+	uint64_t got = 0;
+	bool queued;
+
+	(void)state;
+	open_quiet(0, 0);
+	for (unsigned int i = 0; i < 200; i++) {
+		guesses[i].at = (off_t)(i % NR_CALLS * CALL);
+		assert_int_equal(pl_stream_run(file, PEERLANE_READ, to(addr), CALL,
+					       guesses[i].at + (off_t)i + 1, stream, read_elsewhere,
+					       &guesses[i], &queued),
+				 0);
+		if (i % 16 == 15) {
+			sync_stream(stream);
+			assert_like_file(addr, guesses[i].at, CALL);
+		}
+	}
+	sync_stream(stream);
+	for (unsigned int i = 0; i < 200; i++)
+		assert_int_equal(guesses[i].n, CALL);
+	for (unsigned int i = 0; i < 6; i++)
+		got = read_all(1, addr);
+	assert_in_range(got, NR_CALLS / 2 * CALL, NR_CALLS * CALL);
+	close_context();
+	assert_int_equal(cu.cuStreamDestroy_v2(stream), 0);
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+}
+
+/* The file is let go while requests wait that were read ahead. */
+static void test_closed(void **state)
+{
+	uint64_t addr = gpu_alloc(4 * CALL);
+	struct gate gate = { 0, 0 };
+	void *stream = stream_make();
+	ssize_t results[4];
+
+	(void)state;
+	open_quiet(0, 0);
+	assert_int_equal(cu.cuLaunchHostFunc(stream, wait_at_gate, &gate), 0);
+	for (unsigned int i = 0; i < 4; i++) {
+		off_t at = (off_t)(i * CALL);
+
+		read_call(addr + i * CALL, &at, &results[i], stream);
+	}
+	nap_ms(50);
+	gate_open(&gate);
+	close_context();
+	sync_stream(stream);
+	assert_like_file(addr, 0, 4 * CALL);
+	assert_int_equal(cu.cuStreamDestroy_v2(stream), 0);
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(queued),	      TEST(waiting),	   TEST(switched_off), TEST(changed),
+		TEST(writes_between), TEST(wrong_guesses), TEST(closed),
+	};
+
+	return RUN_TESTS(tests);
+}
