@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Measures a libcufile.so.0 (NVIDIA's, or any other of its ABI) in a process of its own.
- * One run is one shape; the result is one JSON object on stdout.
+ * Measures a libcufile.so.0 (NVIDIA's, or any other of its ABI) in a process of its own, or
+ * libpeerlane.so.0 by the same loop. One run is one shape; the result is one JSON object on stdout.
  */
 #include "cuda_min.h"
 #include "cufile_min.h"
+#include "native_min.h"
 #include "shape.h"
 
 #include <errno.h>
@@ -21,10 +22,10 @@ static struct pl_cufile_min cf;
 static struct pl_shape shape = { .nr_threads = 1, .batch = 1, .repeat = 3, .seconds = 10 };
 
 static struct {
-	const char *lib, *who;
+	const char *lib, *native, *who;
 	size_t size_bytes, create_bytes;
 	bool direct, unregistered, verify, udev_record;
-} opt = { .who = "libcufile", .size_bytes = 1 << 20 };
+} opt = { .size_bytes = 1 << 20 };
 
 /* The file and the memory of the calls. A slot is one call's place in both. */
 static struct {
@@ -42,12 +43,18 @@ struct own {
 	struct pl_cufile_event *events;
 };
 
+/* What stands before the name of a call where one is told. */
+static const char *prefix(void)
+{
+	return opt.native ? "native " : "cuFile";
+}
+
 /* 0, or -EIO after saying which call failed and how */
 static int check(const char *call, struct pl_cufile_error e)
 {
 	if (!e.err)
 		return 0;
-	pl_shape_complain("%s: %d (%s)", call, e.err, pl_cufile_min_name(e.err));
+	pl_shape_complain("%s%s: %d (%s)", prefix(), call, e.err, pl_cufile_min_name(e.err));
 	if (e.err == 5011)
 		pl_shape_complain("  behind it CUDA's %d (%s)", e.cu_err,
 				  pl_cuda_min_name(&io.cuda, e.cu_err));
@@ -147,13 +154,13 @@ static int do_call(size_t slot)
 		return 0;
 	}
 	if (n >= 0) {
-		pl_shape_complain("cuFile%s at %lld: moved %zd of %zu bytes",
+		pl_shape_complain("%s%s at %lld: moved %zd of %zu bytes", prefix(),
 				  shape.write ? "Write" : "Read", (long long)at, n, opt.size_bytes);
 		return -EIO;
 	}
 	/* a code of the library comes negated, or as -1 with the code in errno */
 	n = n == -1 ? errno : -n;
-	pl_shape_complain("cuFile%s at %lld: %zd (%s)", shape.write ? "Write" : "Read",
+	pl_shape_complain("%s%s at %lld: %zd (%s)", prefix(), shape.write ? "Write" : "Read",
 			  (long long)at, n, pl_cufile_min_name((int)n));
 	return -EIO;
 }
@@ -175,11 +182,11 @@ static int do_batch(struct pl_shape_worker *w, size_t first_op)
 		own->io[i].batch.file_offset = (off_t)(slot * opt.size_bytes);
 		own->io[i].batch.size = opt.size_bytes;
 	}
-	if (check("cuFileBatchIOSubmit", cf.batch_submit(own->batch, shape.batch, own->io, 0)))
+	if (check("BatchIOSubmit", cf.batch_submit(own->batch, shape.batch, own->io, 0)))
 		return -EIO;
 	while (left) {
 		nr = left;
-		if (check("cuFileBatchIOGetStatus",
+		if (check("BatchIOGetStatus",
 			  cf.batch_status(own->batch, left, &nr, own->events, NULL)))
 			return -EIO;
 		for (i = 0; i < nr; i++) {
@@ -220,7 +227,7 @@ static int worker_setup(struct pl_shape_worker *w)
 		pl_shape_complain("out of memory");
 		return -ENOMEM;
 	}
-	return check("cuFileBatchIOSetUp", cf.batch_setup(&own->batch, shape.batch));
+	return check("BatchIOSetUp", cf.batch_setup(&own->batch, shape.batch));
 }
 
 static void worker_teardown(struct pl_shape_worker *w)
@@ -323,7 +330,7 @@ static int run_shape(struct pl_shape_run *run, int version)
 	unsigned int i;
 
 	if (!err && !opt.unregistered)
-		err = check("cuFileBufRegister", cf.buf_register(base, bytes, 0));
+		err = check("BufRegister", cf.buf_register(base, bytes, 0));
 	if (err)
 		goto out;
 	err = shape.cold ? 0 : pl_shape_prepare_cache(&shape, bytes);
@@ -363,7 +370,7 @@ static int open_handle(void)
 			"  /run/udev/data/bMAJOR:MINOR of the disk must hold the lines\n"
 			"  E:ID_FS_TYPE=ext4 (or xfs) and E:ID_FS_USAGE=filesystem;\n"
 			"  as root, --udev-record writes them where the record is missing");
-	return check("cuFileHandleRegister", e);
+	return check("HandleRegister", e);
 }
 
 /* Slots and groups of the shape, and the arrays sized by them. */
@@ -406,7 +413,8 @@ static const char help[] =
 	"  --verify          compare the data after the timing\n"
 	"  --udev-record     as root: write the disk's udev record if it is missing\n"
 	"  --lib PATH        the library to measure (libcufile.so.0 where it is usually found)\n"
-	"  --who NAME        the name in the result (libcufile)\n"
+	"  --native PATH     measure this libpeerlane.so.0 instead, by the same loop\n"
+	"  --who NAME        the name in the result (libcufile; with --native peerlane)\n"
 	"  --config PATH     its cufile.json; without one the library takes built-in settings\n"
 	"Exit: 0 measured, 1 a call failed or wrong data, 2 usage, 77 no GPU or no library.\n"
 	"The library writes its log to the working directory; CUFILE_LOGFILE_PATH moves it.\n";
@@ -419,6 +427,7 @@ enum {
 	OPTION_VERIFY,
 	OPTION_UDEV_RECORD,
 	OPTION_LIB,
+	OPTION_NATIVE,
 	OPTION_WHO,
 	OPTION_CONFIG,
 };
@@ -432,6 +441,7 @@ static const struct option options[] = {
 	{ "verify", 0, NULL, OPTION_VERIFY },
 	{ "udev-record", 0, NULL, OPTION_UDEV_RECORD },
 	{ "lib", 1, NULL, OPTION_LIB },
+	{ "native", 1, NULL, OPTION_NATIVE },
 	{ "who", 1, NULL, OPTION_WHO },
 	{ "config", 1, NULL, OPTION_CONFIG },
 	{ NULL, 0, NULL, 0 },
@@ -442,6 +452,9 @@ static int parse_value(int c, const char *text)
 	switch (c) {
 	case OPTION_LIB:
 		opt.lib = text;
+		return 0;
+	case OPTION_NATIVE:
+		opt.native = text;
 		return 0;
 	case OPTION_WHO:
 		opt.who = text;
@@ -472,15 +485,32 @@ static int parse(int argc, char **argv)
 
 	if (err)
 		return err;
+	if (!opt.who)
+		opt.who = opt.native ? "peerlane" : "libcufile";
 	if (optind < argc)
 		pl_shape_complain("%s: not understood", argv[optind]);
 	else if (shape.cached && shape.cold)
 		pl_shape_complain("--cold and --cached exclude each other");
+	else if (opt.native && opt.lib)
+		pl_shape_complain(
+			"--native and --lib exclude each other: one run measures one library");
 	else if (!shape.file)
 		pl_shape_complain("--file is needed; --help tells more");
 	else
 		return 0;
 	return -EINVAL;
+}
+
+static int open_library(void)
+{
+	const char *why;
+	int err = opt.native ? pl_native_min_open(&cf, opt.native, &why)
+			     : pl_cufile_min_open(&cf, opt.lib, &why);
+
+	if (err)
+		pl_shape_complain("skipped: no usable %s: %s",
+				  opt.native ? "libpeerlane" : "libcufile", why);
+	return err;
 }
 
 int main(int argc, char **argv)
@@ -490,7 +520,6 @@ int main(int argc, char **argv)
 				    .group = do_group,
 				    .teardown = worker_teardown };
 	int version = 0, err = parse(argc, argv);
-	const char *why;
 
 	if (err) {
 		fputs(err > 0 ? help : "", stdout);
@@ -505,18 +534,16 @@ int main(int argc, char **argv)
 				  pl_cuda_min_name(&io.cuda, io.cuda.result));
 		return PL_SHAPE_EXIT_SKIP;
 	}
-	if (pl_cufile_min_open(&cf, opt.lib, &why)) {
-		pl_shape_complain("skipped: no usable libcufile: %s", why);
+	if (open_library())
 		return PL_SHAPE_EXIT_SKIP;
-	}
 	run.nr_threads = shape.nr_threads;
 	err = plan(&run);
 	if (err)
 		goto out;
-	err = check("cuFileDriverOpen", cf.driver_open());
+	err = check("DriverOpen", cf.driver_open());
 	if (err)
 		goto out;
-	err = check("cuFileGetVersion", cf.get_version(&version));
+	err = check("GetVersion", cf.get_version(&version));
 	if (!err)
 		err = open_handle();
 	if (err)

@@ -145,17 +145,30 @@ static int run_fill(struct fake_op *op, bool live)
 	return CU_OK;
 }
 
+static int fill(struct fake_context *ctx, const struct fake_op *op, void *stream)
+{
+	struct fake_stream *s = fake_stream_find(stream, ctx);
+
+	if (!fake_range_covers(op->dst, op->bytes))
+		return CU_INVALID_VALUE;
+	return s ? fake_queue(s, op, NULL) : CU_INVALID_HANDLE;
+}
+
+/* Like the driver it does not wait for the fill of device memory. */
+int cuMemsetD8_v2(uint64_t dst, unsigned char value, size_t bytes)
+{
+	struct fake_op op = { .run = run_fill, .dst = dst, .bytes = bytes, .value = value };
+	struct fake_context *ctx;
+	int result = fake_begin(__func__, &ctx);
+
+	return result ? result : fake_end(fill(ctx, &op, NULL));
+}
+
 int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t bytes, void *stream)
 {
 	struct fake_op op = { .run = run_fill, .dst = dst, .bytes = bytes, .value = value };
 	struct fake_context *ctx;
-	struct fake_stream *s;
 	int result = fake_begin(__func__, &ctx);
 
-	if (result)
-		return result;
-	s = fake_stream_find(stream, ctx);
-	if (!fake_range_covers(dst, bytes))
-		return fake_end(CU_INVALID_VALUE);
-	return fake_end(s ? fake_queue(s, &op, NULL) : CU_INVALID_HANDLE);
+	return result ? result : fake_end(fill(ctx, &op, stream));
 }

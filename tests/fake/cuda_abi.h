@@ -119,6 +119,7 @@ int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes);
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stream);
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream);
 int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, void *stream);
+int cuMemsetD8_v2(uint64_t dst, unsigned char value, size_t bytes);
 int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t bytes, void *stream);
 
 int cuStreamCreate(void **stream, unsigned int flags);
