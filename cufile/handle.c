@@ -90,12 +90,14 @@ static void name_file(struct pl_cf_file *f)
 void pl_cf_file_explain(struct pl_cf_file *f, enum peerlane_op op, const void *addr, size_t bytes,
 			off_t offset)
 {
-	struct peerlane_explanation ex = { .size = sizeof(ex) };
+	struct peerlane_explanation ex; /* large, and most calls return before it is needed */
 	unsigned int bit = 1u << op;
 
 	if (!f->name[0] || (__atomic_load_n(&f->explained, __ATOMIC_RELAXED) & bit) ||
 	    (__atomic_fetch_or(&f->explained, bit, __ATOMIC_RELAXED) & bit))
 		return;
+	memset(&ex, 0, sizeof(ex));
+	ex.size = sizeof(ex);
 	if (peerlane_explain(f->file, op, addr, bytes, offset, &ex))
 		return;
 	pl_cf_log(PL_CF_INFO, "%s: %s on %s%s%s goes by \"%s\": %s", f->name,

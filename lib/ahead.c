@@ -197,38 +197,6 @@ static bool how(struct peerlane_file *f, const struct pl_piece *p, bool *by_devi
 	return *by_device || (in >= (int64_t)p->bytes && !dirty && cache_fits(f));
 }
 
-/*
- * Asks for up to @bytes at @offset, by a lane that is there already if @made. Returns 0, or -EAGAIN there are no
- * more lanes now, -ENODATA it cannot be read ahead.
- */
-static int ask(struct peerlane_file *f, struct pl_piece *p, off_t offset, size_t bytes, bool made)
-{
-	struct pl_ahead *a = &f->ahead;
-	bool by_device;
-
-	if (offset >= a->seen.st_size)
-		return -ENODATA;
-	p->lane = pl_lane_spare(f->ctx, made);
-	if (!p->lane)
-		return -EAGAIN;
-	p->offset = offset;
-	p->bytes = (size_t)(a->seen.st_size - offset) < bytes ? (size_t)(a->seen.st_size - offset)
-							      : bytes;
-	p->claimed = false;
-	p->told = false;
-	if (how(f, p, &by_device)) {
-		if (!by_device) {
-			queue_piece(a, p);
-			return 0;
-		}
-		if (pl_piece_ask(p, f))
-			return 0;
-		a->refused = true;
-	}
-	pl_piece_drop(p, f->ctx);
-	return -ENODATA;
-}
-
 static struct pl_piece *unused(struct pl_ahead *a)
 {
 	for (unsigned int i = 0; i < PL_AHEAD_PIECES; i++)
@@ -271,105 +239,182 @@ static bool ready(struct peerlane_file *f)
 	return all_unused(a) ? look(f, &a->seen) : !a->stale;
 }
 
-/* Keeps as many pieces on their way as there may be. */
-static void ask_more(struct peerlane_file *f, size_t call_bytes, bool made)
-{
-	struct pl_ahead *a = &f->ahead;
-	unsigned int queued = 0;
-	struct pl_piece *p;
-
-	pthread_mutex_lock(&a->lock);
-	if (a->run < a->need || !ready(f)) {
-		pthread_mutex_unlock(&a->lock);
-		return;
-	}
-	if (a->tail < a->next || all_unused(a))
-		a->tail = a->next;
-	while ((p = unused(a)) && !ask(f, p, a->tail, next_bytes(f, call_bytes), made)) {
-		a->tail += (off_t)p->bytes;
-		queued += p->cached;
-	}
-	pthread_mutex_unlock(&a->lock);
-	if (queued)
-		pl_crew_renew(f->ctx, &a->crew, help, queued);
-}
-
-static bool is_asked(struct pl_ahead *a, off_t offset)
+/* The piece that begins at @offset; lock held. */
+static struct pl_piece *find(struct pl_ahead *a, off_t offset)
 {
 	for (unsigned int i = 0; i < PL_AHEAD_PIECES; i++) {
 		struct pl_piece *p = &a->pieces[i];
 		enum pl_piece_state state = pl_piece_state(p);
 
 		if (state != PL_PIECE_NONE && state != PL_PIECE_LEFT && p->offset == offset)
-			return true;
+			return p;
 	}
-	return false;
+	return NULL;
 }
 
-/* There was no room for a hint: what nobody came for in a long time goes; lock held. */
-static void crowded(struct peerlane_file *f)
+/* A piece for up to @bytes at @offset, which is the caller's until ask(); lock held. */
+static struct pl_piece *reserve(struct peerlane_file *f, off_t offset, size_t bytes, bool told)
 {
 	struct pl_ahead *a = &f->ahead;
+	size_t room = offset < a->seen.st_size ? (size_t)(a->seen.st_size - offset) : 0;
+	struct pl_piece *p = room ? unused(a) : NULL;
 
-	if (++a->crowded < MAX_CROWDED)
-		return;
-	a->crowded = 0;
-	drop(f, INT64_MAX, true);
+	if (!p)
+		return NULL;
+	p->offset = offset;
+	p->bytes = bytes < room ? bytes : room;
+	p->claimed = true;
+	p->told = told;
+	p->turns = a->turns;
+	pl_piece_reserve(p);
+	return p;
 }
 
-int pl_ahead_hint(struct peerlane_file *f, off_t offset, size_t bytes)
+/* What takes time, without the lock. */
+static int ask_unlocked(struct peerlane_file *f, struct pl_piece *p, bool made)
+{
+	bool by_device;
+
+	p->lane = pl_lane_spare(f->ctx, made);
+	if (!p->lane)
+		return -EAGAIN;
+	if (!how(f, p, &by_device))
+		return -ENODATA;
+	if (!by_device)
+		return 1;
+	return pl_piece_ask(p, f) ? 0 : -ENOSYS;
+}
+
+/*
+ * Asks for a piece that was reserved, by a lane that is there already if @made. Returns 1 if it is for those who
+ * fill, 0 if the device has it, or a negative errno, and the piece is gone: -EAGAIN there are no more lanes now.
+ */
+static int ask(struct peerlane_file *f, struct pl_piece *p, bool made)
 {
 	struct pl_ahead *a = &f->ahead;
-	size_t part, left = bytes;
+	int err = ask_unlocked(f, p, made);
+
+	pthread_mutex_lock(&a->lock);
+	a->refused |= err == -ENOSYS;
+	/* It was a guess about a run that has ended meanwhile. */
+	if (err >= 0 && !p->told && p->turns != a->turns)
+		err = -ECANCELED;
+	if (err == 1)
+		queue_piece(a, p);
+	/* It is asked for by another one, or never. */
+	if (err < 0 && !p->told && a->tail > p->offset)
+		a->tail = p->offset;
+	p->claimed = false;
+	if (err < 0)
+		pl_piece_drop(p, f->ctx);
+	pthread_mutex_unlock(&a->lock);
+	return err;
+}
+
+/* The next piece of the run, if there is to be one; lock held. */
+static struct pl_piece *reserve_next(struct peerlane_file *f, size_t call_bytes)
+{
+	struct pl_ahead *a = &f->ahead;
+	struct pl_piece *p;
+
+	if (a->run < a->need || !ready(f))
+		return NULL;
+	if (a->tail < a->next || all_unused(a))
+		a->tail = a->next;
+	while ((p = find(a, a->tail)))
+		a->tail += (off_t)p->bytes;
+	p = reserve(f, a->tail, next_bytes(f, call_bytes), false);
+	if (p)
+		a->tail += (off_t)p->bytes;
+	return p;
+}
+
+/* Keeps as many pieces on their way as there may be. */
+static void ask_more(struct peerlane_file *f, size_t call_bytes, bool made)
+{
+	struct pl_ahead *a = &f->ahead;
 	unsigned int queued = 0;
 	struct pl_piece *p;
 	int err = 0;
 
+	while (err >= 0) {
+		pthread_mutex_lock(&a->lock);
+		p = reserve_next(f, call_bytes);
+		pthread_mutex_unlock(&a->lock);
+		err = p ? ask(f, p, made) : -ENODATA;
+		queued += err == 1;
+	}
+	if (queued)
+		pl_crew_renew(f->ctx, &a->crew, help, queued);
+}
+
+/* There was no room for a hint: what nobody came for in a long time goes. */
+static void crowded(struct peerlane_file *f)
+{
+	struct pl_ahead *a = &f->ahead;
+
+	pthread_mutex_lock(&a->lock);
+	if (++a->crowded >= MAX_CROWDED) {
+		a->crowded = 0;
+		drop(f, INT64_MAX, true);
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
+/* As ask(), for what a stream will read; also 0 if it was asked for before. */
+static int ask_told(struct peerlane_file *f, off_t offset, size_t bytes)
+{
+	struct pl_ahead *a = &f->ahead;
+	struct pl_piece *p = NULL;
+	int err = -ENODATA;
+
+	pthread_mutex_lock(&a->lock);
+	if (find(a, offset)) {
+		err = 0;
+	} else if (ready(f) && offset < a->seen.st_size) {
+		p = reserve(f, offset, bytes, true);
+		err = -EAGAIN;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return p ? ask(f, p, true) : err;
+}
+
+int pl_ahead_hint(struct peerlane_file *f, off_t offset, size_t bytes)
+{
+	size_t part, left = bytes;
+	unsigned int queued = 0;
+	int err = 0;
+
 	if (offset < 0 || !fits(f, bytes))
 		return 0;
-	pthread_mutex_lock(&a->lock);
-	if (!ready(f))
-		left = 0;
-	for (; left && !err; offset += (off_t)part, left -= part) {
+	for (; left && err >= 0; offset += (off_t)part, left -= part) {
 		part = piece_bytes(f, bytes) < left ? piece_bytes(f, bytes) : left;
-		if (is_asked(a, offset))
-			continue;
-		p = unused(a);
-		err = p ? ask(f, p, offset, part, true) : -EAGAIN;
-		if (!err) {
-			p->told = true;
-			queued += p->cached;
-		}
+		err = ask_told(f, offset, part);
+		queued += err == 1;
 	}
 	if (err == -EAGAIN)
 		crowded(f);
-	pthread_mutex_unlock(&a->lock);
 	if (queued)
-		pl_crew_renew(f->ctx, &a->crew, help, queued);
+		pl_crew_renew(f->ctx, &f->ahead.crew, help, queued);
 	return err == -EAGAIN ? err : 0;
 }
 
 /* Claims the piece that begins at @offset and is no longer than @most. */
 static struct pl_piece *claim(struct pl_ahead *a, off_t offset, size_t most)
 {
-	struct pl_piece *found = NULL;
+	struct pl_piece *p;
 
 	pthread_mutex_lock(&a->lock);
-	for (unsigned int i = 0; i < PL_AHEAD_PIECES && !found; i++) {
-		struct pl_piece *p = &a->pieces[i];
-		enum pl_piece_state state = pl_piece_state(p);
-
-		if (state != PL_PIECE_NONE && state != PL_PIECE_LEFT && !p->claimed &&
-		    p->offset == offset && p->bytes <= most)
-			found = p;
-	}
-	if (found) {
-		found->claimed = true;
+	p = find(a, offset);
+	if (p && (p->claimed || p->bytes > most))
+		p = NULL;
+	if (p) {
+		p->claimed = true;
 		a->need = MIN_RUN;
 		a->crowded = 0;
 	}
 	pthread_mutex_unlock(&a->lock);
-	return found;
+	return p;
 }
 
 /* Whether a read at this time would give what is in @p. */
@@ -412,6 +457,7 @@ static bool in_turn(struct peerlane_file *f, const struct pl_seg *seg)
 	if (!turn) {
 		drop(f, INT64_MAX, false);
 		a->run = 0;
+		a->turns++;
 		a->next = end;
 	} else {
 		a->run += seg->offset == a->next;

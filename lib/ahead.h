@@ -26,6 +26,7 @@ struct pl_ahead {
 	off_t tail;	      /* the end of what was asked for */
 	unsigned int run;     /* reads that went on, in a row */
 	unsigned int need;    /* of those before anything is asked for */
+	unsigned int turns;   /* runs that have ended */
 	unsigned int crowded; /* hints without room since a piece was last used */
 	bool refused;	      /* there is no io_uring for it */
 	bool watched;	      /* it was tried to */

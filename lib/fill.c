@@ -254,12 +254,13 @@ static size_t read_past_cache(int fd, const struct pl_fill *f, size_t got, int *
 	return got;
 }
 
-bool pl_fill_ahead(const struct peerlane_file *file, char *mem, size_t bytes, off_t offset)
+bool pl_fill_ahead(const struct peerlane_file *file, char *mem, size_t bytes, off_t offset,
+		   bool for_engine)
 {
 	struct pl_fill f = { .mem = mem, .bytes = bytes, .offset = offset };
 	int err;
 
-	if (file->ctx->gpu->ops->dma)
+	if (for_engine && file->ctx->gpu->ops->dma)
 		return read_past_cache(file->fd, &f, 0, &err) == bytes;
 	return read_plain(file->fd, &f, 0, &err) == bytes;
 }

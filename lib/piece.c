@@ -24,6 +24,12 @@ static bool change(struct pl_piece *p, enum pl_piece_state from, enum pl_piece_s
 					   __ATOMIC_ACQUIRE);
 }
 
+void pl_piece_reserve(struct pl_piece *p)
+{
+	p->lane = NULL;
+	set(p, PL_PIECE_ASKING);
+}
+
 bool pl_piece_ask(struct pl_piece *p, struct peerlane_file *f)
 {
 	size_t mask = f->align - 1, bytes = (p->bytes + mask) & ~mask;
@@ -48,11 +54,12 @@ static void end(struct pl_piece *p, struct peerlane *ctx)
 {
 	struct pl_lane *lane = p->lane;
 
-	if (lane->ring && pl_ring_in_flight(lane->ring))
+	if (lane && lane->ring && pl_ring_in_flight(lane->ring))
 		lane->lost = true;
 	p->lane = NULL;
 	set(p, PL_PIECE_NONE);
-	pl_lane_give_back(ctx, lane);
+	if (lane)
+		pl_lane_give_back(ctx, lane);
 }
 
 void pl_piece_fill(struct pl_piece *p, struct peerlane_file *f)
@@ -61,7 +68,8 @@ void pl_piece_fill(struct pl_piece *p, struct peerlane_file *f)
 
 	if (!change(p, PL_PIECE_QUEUED, PL_PIECE_FILLING))
 		return;
-	whole = pl_fill_ahead(f, p->lane->mem, p->bytes, p->offset);
+	/* For a stream a kernel copies, which reads lines in a CPU's cache as fast as others. */
+	whole = pl_fill_ahead(f, p->lane->mem, p->bytes, p->offset, !p->told);
 	if (!change(p, PL_PIECE_FILLING, whole ? PL_PIECE_FULL : PL_PIECE_BAD))
 		end(p, f->ctx);
 }

@@ -12,6 +12,7 @@ struct peerlane_file;
 
 enum pl_piece_state {
 	PL_PIECE_NONE,	  /* to be had */
+	PL_PIECE_ASKING,  /* somebody is about to ask for it */
 	PL_PIECE_ASKED,	  /* on the lane's io_uring; only who claimed it looks */
 	PL_PIECE_QUEUED,  /* whoever comes first fills it */
 	PL_PIECE_FILLING, /* somebody does */
@@ -22,14 +23,17 @@ enum pl_piece_state {
 
 struct pl_piece {
 	uint8_t state; /* atomic */
-	bool claimed;  /* by a reader, who alone ends it then; guarded by the run's lock */
+	bool claimed;  /* by who asks or reads, who alone ends it then; guarded by the run's lock */
 	bool told;     /* it is known that it will be read, not guessed; guarded as well */
+	unsigned int turns; /* of the run when it was guessed */
 	bool cached;
 	struct pl_lane *lane;
 	off_t offset;
 	size_t bytes; /* wanted; a request to the device is longer where O_DIRECT needs it */
 };
 
+/* Nobody else's from now on. */
+void pl_piece_reserve(struct pl_piece *p);
 /* Asks the device for it; false if that cannot be. */
 bool pl_piece_ask(struct pl_piece *p, struct peerlane_file *f);
 /* Leaves it to whoever comes first to call pl_piece_fill(), which also those may who come late. */

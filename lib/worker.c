@@ -209,7 +209,10 @@ void pl_crew_renew(struct peerlane *ctx, struct pl_crew *crew, void (*help)(stru
 		crew->next = w->crews;
 		w->crews = crew;
 	}
-	crew->want = want;
+	/* Several may have something to do before the first helper comes. */
+	crew->want += want;
+	if (crew->want > w->max)
+		crew->want = w->max;
 	call(w, want);
 	pthread_mutex_unlock(&w->lock);
 }

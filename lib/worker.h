@@ -53,7 +53,7 @@ void pl_workers_fini(struct pl_workers *w);
 
 /* Asks for up to @want helpers. */
 void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want);
-/* The same for a crew that stays: there is something to do again for @want helpers. */
+/* The same for a crew that stays: there is something to do again for @want helpers more. */
 void pl_crew_renew(struct peerlane *ctx, struct pl_crew *crew, void (*help)(struct pl_crew *),
 		   unsigned int want);
 /* Takes a helper's place in a crew for the calling thread, which must help then; false if there is
