@@ -191,6 +191,8 @@ def through_cufile(bench, row, peer_rate):
     these too. So both sides are run by one loop, and in turns, two runs each, so that a machine that
     grows slower or faster meanwhile does not decide.
     """
+    if row.op == "read":
+        bench.settle()
     runs = [(bench.native(row), bench.drop_in(row)) for _ in range(2)]
     native, via = (best(row, side) for side in zip(*runs))
     if not via:
@@ -199,7 +201,7 @@ def through_cufile(bench, row, peer_rate):
     # The peer had one run, so the first one here stands beside it, not the best.
     of_peer = ratio(rate_of(row, runs[0][1]), peer_rate)
     wishes = [(of_engine, 0.97), (of_peer, 3.0 if row.batch and row.op == "read" else None)]
-    print(f"{'':6}{'  the same through cuFile':32}{via['gbps']:7.2f} {via['ops_per_s']:9.0f}"
+    print(f"{row.op:6}{row.text:32}{via['gbps']:7.2f} {via['ops_per_s']:9.0f}"
           f" {via['lat_us_p50']:10.1f} {via['cpu_s_per_gb']:7.3f} {'':7} {'':6} {show(of_peer):>6}"
           f" {'':6}  {show(of_engine)} of the engine, {verdict(wishes)}; the engine by that loop:"
           f" {show(native and native['gbps'])} GB/s,"
@@ -207,7 +209,7 @@ def through_cufile(bench, row, peer_rate):
 
 
 def measure(bench, row, limits, raw):
-    """One row of the table."""
+    """One row of the table; the peer's rate."""
     if row.op == "read":
         bench.settle()
     peer = bench.peer(row)
@@ -230,8 +232,7 @@ def measure(bench, row, limits, raw):
           f" {show(ours and ours['p50_us'], '{:.1f}'):>10} {show(ours and ours['cpu_s_per_gb'], '{:.3f}'):>7}"
           f" {show(peer and peer['gbps']):>7} {show(of['limit']):>6} {show(of['peer']):>6}"
           f" {show(of['raw']):>6}  {ours['path'] if ours else '-':9}{verdict(wishes):8} {asked}", flush=True)
-    if bench.args.cufile:
-        through_cufile(bench, row, peer_rate)
+    return peer_rate
 
 
 def stream_rows(bench, peer_lib):
@@ -335,13 +336,17 @@ def main():
         bare_loop(bench)
     print(f"\n{'op':6}{'shape':32}{'GB/s':>7} {'ops/s':>9} {'p50 us':>10} {'CPU/GB':>7} {'cuFile':>7}"
           f" {'/limit':>6} {'/peer':>6} {'/raw':>6}  {'path':9}{'':8} asked for")
-    for row in rows(args.bytes):
-        if not args.only or args.only in row.op + " " + row.text:
-            measure(bench, row, limits, raw)
+    wanted = [row for row in rows(args.bytes)
+              if not args.only or args.only in row.op + " " + row.text]
+    peers = [measure(bench, row, limits, raw) for row in wanted]
     if args.cufile and (not args.only or args.only in "read streams"):
         stream_rows(bench, args.peer_lib)
     if not args.only:
         cpu_row(bench, args.bytes)
+    if args.cufile and wanted:
+        print("\nthrough the cuFile interface")
+        for row, peer_rate in zip(wanted, peers):
+            through_cufile(bench, row, peer_rate)
     if tmp:
         tmp.cleanup()
 
