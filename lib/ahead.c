@@ -296,8 +296,8 @@ static int ask(struct peerlane_file *f, struct pl_piece *p, bool made)
 
 	pthread_mutex_lock(&a->lock);
 	a->refused |= err == -ENOSYS;
-	/* It was a guess about a run that has ended meanwhile. */
-	if (err >= 0 && !p->told && p->turns != a->turns)
+	/* The file has changed, or it was a guess about a run that has ended meanwhile. */
+	if (err >= 0 && (a->stale || (!p->told && p->turns != a->turns)))
 		err = -ECANCELED;
 	if (err == 1)
 		queue_piece(a, p);

@@ -14,6 +14,7 @@
  */
 static int alloc_huge(struct pl_cuda *c, size_t bytes, void **out)
 {
+	pl_cu_ptr there = 0;
 	char *map, *mem;
 
 	if (bytes & (HUGE_BYTES - 1))
@@ -31,12 +32,20 @@ static int alloc_huge(struct pl_cuda *c, size_t bytes, void **out)
 	 * the driver allocates. */
 	madvise(mem, bytes, MADV_HUGEPAGE);
 	if (madvise(mem, bytes, MADV_DONTFORK) ||
-	    c->api.host_register(mem, bytes, PL_CU_REGISTER_PORTABLE | PL_CU_REGISTER_DEVICEMAP)) {
-		munmap(mem, bytes);
-		return -ENOMEM;
-	}
+	    c->api.host_register(mem, bytes, PL_CU_REGISTER_PORTABLE | PL_CU_REGISTER_DEVICEMAP))
+		goto err_unmap;
+	/* Kernels are given the CPU's address. That of what the driver allocates is theirs, too; that of registered
+	 * memory is not everywhere. */
+	if (c->api.host_device_pointer(&there, mem, 0) || there != (uintptr_t)mem)
+		goto err_unregister;
 	*out = mem;
 	return 0;
+
+err_unregister:
+	c->api.host_unregister(mem);
+err_unmap:
+	munmap(mem, bytes);
+	return -ENOMEM;
 }
 
 int pl_cuda_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out)

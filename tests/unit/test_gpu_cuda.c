@@ -201,6 +201,40 @@ static void test_alloc_errors(void **state)
 	assert_int_equal(ops->free(gpu, addr), -EINVAL);
 }
 
+/* Memory of ours where it can be, else the driver's; never any left behind, and the same to use. */
+static void test_pin_large(void **state)
+{
+	static const char *const faults[] = { NULL, "cuMemHostRegister:0:2:1",
+					      "cuMemHostGetDevicePointer:0:999:1", NULL };
+	const size_t bytes = (size_t)6 << 20;
+	struct pl_mem mem;
+	uint64_t there;
+	void *pinned;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		inject(faults[i]);
+		if (i == 3)
+			setenv("FAKE_CUDA_OTHER_ADDRESS", "1", 1);
+		assert_int_equal(ops->pin_alloc(gpu, bytes, &pinned), 0);
+		inject(NULL);
+		/* Huge pages can only be had at such addresses. */
+		assert_true(i || (uintptr_t)pinned % ((size_t)2 << 20) == 0);
+		assert_int_equal(ops->query(gpu, (char *)pinned + bytes - 1, &mem), 0);
+		assert_int_equal(mem.kind, PL_MEM_PINNED);
+		assert_int_equal(ops->pin_address(gpu, 0, pinned, (void **)&there), 0);
+		assert_true(there == (uintptr_t)pinned);
+		memset(pinned, 0x5a, bytes);
+		ops->pin_free(gpu, pinned, bytes);
+		unsetenv("FAKE_CUDA_OTHER_ADDRESS");
+		assert_int_equal(ops->query(gpu, pinned, &mem), 0);
+		assert_int_equal(mem.kind, PL_MEM_HOST);
+	}
+	inject("cuMemHostRegister:0:2:1,cuMemHostAlloc:0:2:1");
+	assert_int_equal(ops->pin_alloc(gpu, bytes, &pinned), -ENOMEM);
+	inject(NULL);
+}
+
 static void test_register(void **state)
 {
 	char *pages = mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -459,6 +493,7 @@ int main(void)
 		TEST(query_host),
 		TEST(query_other_owners),
 		TEST(alloc_errors),
+		TEST(pin_large),
 		TEST(register),
 		TEST(copy_sync),
 		TEST(queue),
