@@ -95,6 +95,7 @@ static void cuda_close(struct pl_gpu *gpu)
 	pl_cuda_words_free(c, true);
 	pl_cuda_modules_free(c, true);
 	pl_cuda_contexts_free(c, true);
+	pl_cuda_chunks_forget(c);
 	/* libcuda stays loaded: other users of the process may hold pointers into it. */
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -105,6 +106,7 @@ static void cuda_abandon(struct pl_gpu *gpu)
 	pl_cuda_words_free(pl_cuda_of(gpu), false);
 	pl_cuda_modules_free(pl_cuda_of(gpu), false);
 	pl_cuda_contexts_free(pl_cuda_of(gpu), false);
+	pl_cuda_chunks_forget(pl_cuda_of(gpu));
 	free(gpu);
 }
 

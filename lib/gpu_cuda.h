@@ -19,6 +19,7 @@ struct pl_cuda_owner;  /* a context, see gpu_cuda_context.c */
 struct pl_cuda_box;    /* a mailbox, see gpu_cuda_serve.c */
 struct pl_cuda_boxes;
 struct pl_cuda_words;
+struct pl_cuda_chunk; /* see gpu_cuda_pin.c */
 
 /* Copies by the copy engine, in a stream of our own; or, with a box, by a kernel. */
 struct pl_queue {
@@ -50,12 +51,13 @@ struct pl_cuda {
 	struct pl_gpu gpu;
 	struct pl_cuda_api api;
 	int nr_gpus;
-	pthread_mutex_t lock; /* guards devices[], owners, modules and boxes */
+	pthread_mutex_t lock; /* guards devices[], owners, modules, boxes and chunks */
 	struct pl_cuda_device devices[PL_CUDA_MAX_GPUS];
 	struct pl_cuda_owner *owners;
 	struct pl_cuda_module *modules;
 	struct pl_cuda_boxes *boxes;
 	struct pl_cuda_words *words;
+	struct pl_cuda_chunk *chunks;
 	bool no_write; /* streams cannot write words; atomic */
 	bool held;     /* a stream of the caller was made to wait at least once; atomic */
 	bool served;   /* or served by a kernel; atomic */
@@ -103,6 +105,8 @@ void pl_cuda_pin_unregister(struct pl_gpu *gpu, int ordinal, void *addr);
 int pl_cuda_pin_address(struct pl_gpu *gpu, int ordinal, void *addr, void **out);
 int pl_cuda_io_register(struct pl_gpu *gpu, int ordinal, void *addr, size_t bytes, void **out);
 void pl_cuda_io_unregister(struct pl_gpu *gpu, int ordinal, void *addr);
+/* Frees the records of memory nobody gave back; no driver call is made. */
+void pl_cuda_chunks_forget(struct pl_cuda *c);
 
 /* gpu_cuda_mark.c: when copies have ended */
 int pl_cuda_mark_create(struct pl_gpu *gpu, struct pl_queue *q, struct pl_mark **out);

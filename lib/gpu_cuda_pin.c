@@ -3,9 +3,11 @@
 #include "gpu_cuda.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #define HUGE_BYTES ((size_t)2 << 20)
+#define MAX_PARTS 16u
 
 /*
  * In huge pages. What the driver allocates is scattered once the machine has been up for a while, and then a
@@ -17,7 +19,7 @@ static int alloc_huge(struct pl_cuda *c, size_t bytes, void **out)
 	pl_cu_ptr there = 0;
 	char *map, *mem;
 
-	if (bytes & (HUGE_BYTES - 1))
+	if (!bytes || bytes & (HUGE_BYTES - 1))
 		return -EINVAL;
 	map = mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		   -1, 0);
@@ -48,6 +50,111 @@ err_unmap:
 	return -ENOMEM;
 }
 
+static int free_huge(struct pl_cuda *c, void *addr, size_t bytes)
+{
+	int err = c->api.host_unregister(addr);
+
+	return err ? err : munmap(addr, bytes);
+}
+
+/* ------------------------------------------------------------------ parts of a huge page */
+
+/* A huge page that was cut into parts of one size. */
+struct pl_cuda_chunk {
+	struct pl_cuda_chunk *next;
+	char *mem;
+	size_t part;
+	uint32_t used; /* a bit each */
+};
+
+static bool is_part(size_t bytes)
+{
+	return bytes < HUGE_BYTES && bytes >= HUGE_BYTES / MAX_PARTS && !(bytes & (bytes - 1));
+}
+
+static void *take_part(struct pl_cuda_chunk *chunk)
+{
+	unsigned int i = (unsigned int)__builtin_ctz(~chunk->used);
+
+	chunk->used |= 1u << i;
+	return chunk->mem + i * chunk->part;
+}
+
+static bool take_from_chunks(struct pl_cuda *c, size_t bytes, void **out)
+{
+	struct pl_cuda_chunk *chunk;
+
+	pthread_mutex_lock(&c->lock);
+	for (chunk = c->chunks; chunk; chunk = chunk->next)
+		if (chunk->part == bytes && chunk->used != (1u << HUGE_BYTES / bytes) - 1)
+			break;
+	if (chunk)
+		*out = take_part(chunk);
+	pthread_mutex_unlock(&c->lock);
+	return chunk;
+}
+
+static int alloc_part(struct pl_cuda *c, size_t bytes, void **out)
+{
+	struct pl_cuda_chunk *chunk;
+	void *mem;
+
+	if (take_from_chunks(c, bytes, out))
+		return 0;
+	chunk = calloc(1, sizeof(*chunk));
+	if (!chunk)
+		return -ENOMEM;
+	if (alloc_huge(c, HUGE_BYTES, &mem)) {
+		free(chunk);
+		return -ENOMEM;
+	}
+	chunk->mem = mem;
+	chunk->part = bytes;
+	*out = take_part(chunk);
+	pthread_mutex_lock(&c->lock);
+	chunk->next = c->chunks;
+	c->chunks = chunk;
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+/* The chunk goes with the last of its parts. Returns false if @addr is in none. */
+static bool free_part(struct pl_cuda *c, char *addr)
+{
+	struct pl_cuda_chunk **p, *chunk;
+	bool found, last;
+
+	pthread_mutex_lock(&c->lock);
+	for (p = &c->chunks; *p; p = &(*p)->next)
+		if (addr >= (*p)->mem && addr < (*p)->mem + HUGE_BYTES)
+			break;
+	chunk = *p;
+	found = chunk;
+	if (found)
+		chunk->used &= ~(1u << (size_t)(addr - chunk->mem) / chunk->part);
+	last = found && !chunk->used;
+	if (last)
+		*p = chunk->next;
+	pthread_mutex_unlock(&c->lock);
+	if (last) {
+		free_huge(c, chunk->mem, HUGE_BYTES);
+		free(chunk);
+	}
+	return found;
+}
+
+void pl_cuda_chunks_forget(struct pl_cuda *c)
+{
+	while (c->chunks) {
+		struct pl_cuda_chunk *chunk = c->chunks;
+
+		c->chunks = chunk->next;
+		free(chunk);
+	}
+}
+
+/* ------------------------------------------------------------------ */
+
 int pl_cuda_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
@@ -59,12 +166,10 @@ int pl_cuda_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out)
 	err = pl_cuda_enter(c, owner);
 	if (err)
 		return err;
-	if (!alloc_huge(c, bytes, out)) {
-		pl_cuda_leave(c);
-		return 0;
-	}
-	err = pl_cuda_check(c->api.host_alloc(
-		out, bytes, PL_CU_HOST_ALLOC_PORTABLE | PL_CU_HOST_ALLOC_DEVICEMAP));
+	err = is_part(bytes) ? alloc_part(c, bytes, out) : alloc_huge(c, bytes, out);
+	if (err)
+		err = pl_cuda_check(c->api.host_alloc(
+			out, bytes, PL_CU_HOST_ALLOC_PORTABLE | PL_CU_HOST_ALLOC_DEVICEMAP));
 	pl_cuda_leave(c);
 	return err;
 }
@@ -73,12 +178,13 @@ void pl_cuda_pin_free(struct pl_gpu *gpu, void *addr, size_t bytes)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
 	void *owner;
+	bool done;
 
 	if (!addr || pl_cuda_primary(c, 0, &owner) || pl_cuda_enter(c, owner))
 		return;
-	if (!(bytes & (HUGE_BYTES - 1)) && !c->api.host_unregister(addr))
-		munmap(addr, bytes);
-	else
+	done = is_part(bytes) ? free_part(c, addr)
+			      : !(bytes & (HUGE_BYTES - 1)) && !free_huge(c, addr, bytes);
+	if (!done)
 		c->api.host_free(addr);
 	pl_cuda_leave(c);
 }
