@@ -118,27 +118,37 @@ static int alloc_part(struct pl_cuda *c, size_t bytes, void **out)
 	return 0;
 }
 
-/* The chunk goes with the last of its parts. Returns false if @addr is in none. */
-static bool free_part(struct pl_cuda *c, char *addr)
+/* Takes the part at @addr out of @chunk; false if it is in another one. */
+static bool put_part(struct pl_cuda_chunk *chunk, const char *addr)
 {
-	struct pl_cuda_chunk **p, *chunk;
-	bool found, last;
+	if (addr < chunk->mem || addr >= chunk->mem + HUGE_BYTES)
+		return false;
+	chunk->used &= ~(1u << (size_t)(addr - chunk->mem) / chunk->part);
+	return true;
+}
+
+/* The chunk goes with the last of its parts. Returns false if @addr is in none. */
+static bool free_part(struct pl_cuda *c, const char *addr)
+{
+	struct pl_cuda_chunk **p = &c->chunks, *last = NULL;
+	bool found = false;
 
 	pthread_mutex_lock(&c->lock);
-	for (p = &c->chunks; *p; p = &(*p)->next)
-		if (addr >= (*p)->mem && addr < (*p)->mem + HUGE_BYTES)
-			break;
-	chunk = *p;
-	found = chunk;
-	if (found)
-		chunk->used &= ~(1u << (size_t)(addr - chunk->mem) / chunk->part);
-	last = found && !chunk->used;
-	if (last)
-		*p = chunk->next;
+	while (*p && !found) {
+		struct pl_cuda_chunk *chunk = *p;
+
+		found = put_part(chunk, addr);
+		if (found && !chunk->used) {
+			*p = chunk->next;
+			last = chunk;
+		} else {
+			p = &chunk->next;
+		}
+	}
 	pthread_mutex_unlock(&c->lock);
 	if (last) {
-		free_huge(c, chunk->mem, HUGE_BYTES);
-		free(chunk);
+		free_huge(c, last->mem, HUGE_BYTES);
+		free(last);
 	}
 	return found;
 }
