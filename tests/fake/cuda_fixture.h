@@ -90,7 +90,7 @@ static inline void *current(void)
 	return ctx;
 }
 
-static void *alloc(int ordinal, size_t bytes)
+static inline void *alloc(int ordinal, size_t bytes)
 {
 	void *addr = NULL;
 
@@ -99,7 +99,7 @@ static void *alloc(int ordinal, size_t bytes)
 	return addr;
 }
 
-static void *owner_of(const void *addr)
+static inline void *owner_of(const void *addr)
 {
 	struct pl_mem mem;
 
@@ -108,7 +108,7 @@ static void *owner_of(const void *addr)
 	return mem.owner;
 }
 
-static void nap(void)
+static inline void nap(void)
 {
 	const struct timespec ts = { .tv_nsec = 200000 };
 
@@ -116,7 +116,7 @@ static void nap(void)
 }
 
 /* Polls a mark for up to ten seconds. */
-static int wait_mark(struct pl_mark *mark)
+static inline int wait_mark(struct pl_mark *mark)
 {
 	int done = 0;
 

@@ -120,6 +120,71 @@ static inline void assert_changed(struct rig *r)
 		       8 * CALL + 4096 + (off_t)(64 * KIB), 1);
 }
 
+/* The last call, which is short, after all the others. */
+static inline void read_last(struct rig *r)
+{
+	off_t at = (off_t)(BYTES / CALL * CALL);
+
+	assert_int_equal(peerlane_read(r->file, r->gpu, CALL, at), BYTES % CALL);
+	sim_assert_gpu(r->ctx, r->gpu, BYTES % CALL, at, 1);
+	assert_int_equal(sim_stats(r->ctx).read.bytes, BYTES);
+}
+
+/* Elsewhere, shorter, unaligned, backwards: always right. */
+static inline void check_out_of_step(bool cached, const char *env)
+{
+	static const struct {
+		size_t bytes;
+		off_t offset;
+	} odd[] = { { CALL / 2, 8 * CALL },	    { CALL, 8 * CALL + CALL / 2 },
+		    { 300 * KIB, 20 * CALL },	    { CALL, 7 * CALL },
+		    { CALL, 8 * CALL + 1 },	    { CALL, 9 * CALL + 1 },
+		    { CALL, 10 * CALL + 1 },	    { CALL + 4096, 11 * CALL },
+		    { CALL, 12 * CALL + 4096 },	    { CALL, 13 * CALL + 4096 },
+		    { 2 * CALL, 14 * CALL + 4096 }, { 2 * CALL, 3 * CALL + 5 },
+		    { CALL, 5 * CALL + 5 } };
+	struct rig r;
+
+	start(&r, cached, env);
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		assert_int_equal(peerlane_read(r.file, r.gpu, odd[i].bytes, odd[i].offset),
+				 odd[i].bytes);
+		sim_assert_gpu(r.ctx, r.gpu, odd[i].bytes, odd[i].offset, 1);
+	}
+	rig_close(&r);
+}
+
+static inline void check_truncated(bool cached, const char *env)
+{
+	struct rig r;
+
+	start(&r, cached, env);
+	assert_int_equal(truncate(r.path, 8 * CALL + 1000), 0);
+	assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 8 * CALL), 1000);
+	assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 9 * CALL), 0);
+	rig_close(&r);
+}
+
+/* A file that changes all the time is not read ahead: its times could not tell. */
+static inline void check_restless(bool cached, const char *env)
+{
+	struct rig r;
+	uint64_t before;
+
+	start(&r, cached, env);
+	before = ahead(&r);
+	for (unsigned int i = 8; i < 20; i++) {
+		change(&r, BY_WRITE, 22 * CALL, 4096);
+		if (cached)
+			warm(r.path);
+		else
+			sim_chill(r.path);
+		read_calls(&r, i, i + 1);
+	}
+	assert_int_equal(ahead(&r), before);
+	rig_close(&r);
+}
+
 static inline void fork_and_close(struct rig *r)
 {
 	int status;

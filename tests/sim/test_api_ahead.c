@@ -14,11 +14,7 @@ static void sequence(void **state)
 		start(&r, false, envs[i]);
 		read_calls(&r, 8, BYTES / CALL);
 		assert_in_range(ahead(&r), BYTES / 2, BYTES);
-		/* The last one is short. */
-		assert_int_equal(peerlane_read(r.file, r.gpu, CALL, (off_t)(BYTES / CALL * CALL)),
-				 BYTES % CALL);
-		sim_assert_gpu(r.ctx, r.gpu, BYTES % CALL, (off_t)(BYTES / CALL * CALL), 1);
-		assert_int_equal(sim_stats(r.ctx).read.bytes, BYTES);
+		read_last(&r);
 		rig_close(&r);
 	}
 }
@@ -44,30 +40,6 @@ static void switched_off(void **state)
 	rig_open(&r, false, "", PEERLANE_NO_AHEAD);
 	read_calls(&r, 0, 12);
 	assert_int_equal(ahead(&r), 0);
-	rig_close(&r);
-}
-
-/* Elsewhere, shorter, unaligned, backwards: always right. */
-static void out_of_step(void **state)
-{
-	static const struct {
-		size_t bytes;
-		off_t offset;
-	} odd[] = { { CALL / 2, 8 * CALL },	   { CALL, 8 * CALL + CALL / 2 },
-		    { 300 * KIB, 20 * CALL },	   { CALL, 7 * CALL },
-		    { CALL, 8 * CALL + 1 },	   { CALL, 9 * CALL + 1 },
-		    { CALL, 10 * CALL + 1 },	   { CALL + 4096, 11 * CALL },
-		    { CALL, 12 * CALL + 4096 },	   { CALL, 13 * CALL + 4096 },
-		    { 2 * CALL, 14 * CALL + 4096 } };
-	struct rig r;
-
-	(void)state;
-	start(&r, false, "");
-	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
-		assert_int_equal(peerlane_read(r.file, r.gpu, odd[i].bytes, odd[i].offset),
-				 odd[i].bytes);
-		sim_assert_gpu(r.ctx, r.gpu, odd[i].bytes, odd[i].offset, 1);
-	}
 	rig_close(&r);
 }
 
@@ -107,34 +79,22 @@ static void changed_later_piece(void **state)
 	rig_close(&r);
 }
 
-static void truncated(void **state)
+static void out_of_step(void **state)
 {
-	struct rig r;
-
 	(void)state;
-	start(&r, false, "");
-	assert_int_equal(truncate(r.path, 8 * CALL + 1000), 0);
-	assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 8 * CALL), 1000);
-	assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 9 * CALL), 0);
-	rig_close(&r);
+	check_out_of_step(false, "");
 }
 
-/* A file that changes all the time is not read ahead: its times could not tell. */
+static void truncated(void **state)
+{
+	(void)state;
+	check_truncated(false, "");
+}
+
 static void restless(void **state)
 {
-	struct rig r;
-	uint64_t before;
-
 	(void)state;
-	start(&r, false, "");
-	before = ahead(&r);
-	for (unsigned int i = 8; i < 20; i++) {
-		change(&r, BY_WRITE, 22 * CALL, 4096);
-		sim_chill(r.path);
-		read_calls(&r, i, i + 1);
-	}
-	assert_int_equal(ahead(&r), before);
-	rig_close(&r);
+	check_restless(false, "");
 }
 
 static void closed_on_the_way(void **state)

@@ -39,11 +39,7 @@ static void sequence(void **state)
 		start(&r, true, envs[i]);
 		read_calls(&r, 8, BYTES / CALL);
 		assert_in_range(ahead(&r), i < 2 ? BYTES / 2 : 1, BYTES);
-		/* The last one is short. */
-		assert_int_equal(peerlane_read(r.file, r.gpu, CALL, (off_t)(BYTES / CALL * CALL)),
-				 BYTES % CALL);
-		sim_assert_gpu(r.ctx, r.gpu, BYTES % CALL, (off_t)(BYTES / CALL * CALL), 1);
-		assert_int_equal(sim_stats(r.ctx).read.bytes, BYTES);
+		read_last(&r);
 		/* Once around again. */
 		read_calls(&r, 0, BYTES / CALL);
 		rig_close(&r);
@@ -86,28 +82,6 @@ static void switched_off(void **state)
 		assert_int_equal(ahead(&r), 0);
 		rig_close(&r);
 	}
-}
-
-static void out_of_step(void **state)
-{
-	static const struct {
-		size_t bytes;
-		off_t offset;
-	} odd[] = { { CALL / 2, 8 * CALL },	{ CALL, 8 * CALL + CALL / 2 },
-		    { 300 * KIB, 20 * CALL },	{ CALL, 7 * CALL },
-		    { CALL, 8 * CALL + 1 },	{ CALL, 9 * CALL + 1 },
-		    { CALL + 4096, 11 * CALL }, { 2 * CALL, 3 * CALL + 5 },
-		    { CALL, 5 * CALL + 5 } };
-	struct rig r;
-
-	(void)state;
-	start(&r, true, ENV);
-	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
-		assert_int_equal(peerlane_read(r.file, r.gpu, odd[i].bytes, odd[i].offset),
-				 odd[i].bytes);
-		sim_assert_gpu(r.ctx, r.gpu, odd[i].bytes, odd[i].offset, 1);
-	}
-	rig_close(&r);
 }
 
 /* The pages of a change wait to be written back, or are written back already: then only the times tell. */
@@ -250,18 +224,6 @@ static void written_slowly(void **state)
 
 /* ------------------------------------------------------------------ the rest */
 
-static void truncated(void **state)
-{
-	struct rig r;
-
-	(void)state;
-	start(&r, true, ENV);
-	assert_int_equal(truncate(r.path, 8 * CALL + 1000), 0);
-	assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 8 * CALL), 1000);
-	assert_int_equal(peerlane_read(r.file, r.gpu, CALL, 9 * CALL), 0);
-	rig_close(&r);
-}
-
 /* Pages that left the cache may have been changed on the disk since: read again. */
 static void evicted(void **state)
 {
@@ -278,21 +240,22 @@ static void evicted(void **state)
 	rig_close(&r);
 }
 
+static void out_of_step(void **state)
+{
+	(void)state;
+	check_out_of_step(true, ENV);
+}
+
+static void truncated(void **state)
+{
+	(void)state;
+	check_truncated(true, ENV);
+}
+
 static void restless(void **state)
 {
-	struct rig r;
-	uint64_t before;
-
 	(void)state;
-	start(&r, true, ENV);
-	before = ahead(&r);
-	for (unsigned int i = 8; i < 20; i++) {
-		change(&r, BY_WRITE, 22 * CALL, 4096);
-		sync_file(r.path);
-		read_calls(&r, i, i + 1);
-	}
-	assert_int_equal(ahead(&r), before);
-	rig_close(&r);
+	check_restless(true, ENV);
 }
 
 /* The child has the descriptors, but not the threads that fill. */
