@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 /* Loads the CUDA driver library and looks up the calls that cuda_min.h names. */
 #include "cuda_min.h"
+#include "symbols.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
-static const struct {
-	const char *name;
-	size_t offset;
-} symbols[] = {
+static const struct pl_symbol symbols[] = {
 	/* first, so that a failure of the others can be named */
 	{ "cuGetErrorName", offsetof(struct pl_cuda_min, get_error_name) },
 	{ "cuInit", offsetof(struct pl_cuda_min, init) },
@@ -41,21 +39,16 @@ static int fail(struct pl_cuda_min *cu, int err, int result, const char *why)
 
 int pl_cuda_min_open(struct pl_cuda_min *cu, int ordinal)
 {
-	size_t i;
+	const char *missing;
 	int r;
 
 	memset(cu, 0, sizeof(*cu));
 	cu->lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!cu->lib)
 		return fail(cu, -ENOENT, 0, "no CUDA driver library (libcuda.so.1)");
-	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-		void *fn = dlsym(cu->lib, symbols[i].name);
-
-		if (!fn)
-			return fail(cu, -ENOSYS, 0, symbols[i].name);
-		/* a pointer to data may not be assigned to one to a function; its bytes may */
-		memcpy((char *)cu + symbols[i].offset, &fn, sizeof(fn));
-	}
+	missing = pl_symbols_load(cu->lib, symbols, sizeof(symbols) / sizeof(symbols[0]), cu);
+	if (missing)
+		return fail(cu, -ENOSYS, 0, missing);
 	r = cu->init(0);
 	if (r)
 		return fail(cu, -ENODEV, r, "cuInit failed");

@@ -2,6 +2,7 @@
 /* Finds a libcufile.so.0 and looks up the calls that cufile_min.h names. */
 #define _GNU_SOURCE
 #include "cufile_min.h"
+#include "symbols.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,10 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-static const struct {
-	const char *name;
-	size_t offset;
-} symbols[] = {
+static const struct pl_symbol symbols[] = {
 	{ "cuFileDriverOpen", offsetof(struct pl_cufile_min, driver_open) },
 	{ "cuFileDriverClose_v2", offsetof(struct pl_cufile_min, driver_close) },
 	{ "cuFileGetVersion", offsetof(struct pl_cufile_min, get_version) },
@@ -156,23 +154,14 @@ static void *find_library(const char *path)
 
 int pl_cufile_min_open(struct pl_cufile_min *cf, const char *path, const char **why)
 {
-	void *fn, *lib = find_library(path);
-	size_t i;
+	void *lib = find_library(path);
 
 	if (!lib) {
 		*why = path ? dlerror() : "no libcufile.so.0 found";
 		return -ENOENT;
 	}
-	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-		fn = dlsym(lib, symbols[i].name);
-		if (!fn) {
-			*why = symbols[i].name;
-			return -ENOSYS;
-		}
-		/* a pointer to data may not be assigned to one to a function; its bytes may */
-		memcpy((char *)cf + symbols[i].offset, &fn, sizeof(fn));
-	}
-	return 0;
+	*why = pl_symbols_load(lib, symbols, sizeof(symbols) / sizeof(symbols[0]), cf);
+	return *why ? -ENOSYS : 0;
 }
 
 int pl_cufile_min_udev_record(const char *file, char *record)

@@ -3,16 +3,16 @@
 #include "native_min.h"
 
 #include "shape.h"
+#include "symbols.h"
 
 #include <peerlane/peerlane.h>
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The library as loaded, and the one context, which cuFile keeps to itself too. */
-static struct {
+static struct native {
 	struct peerlane *ctx;
 	__typeof__(peerlane_open) *open;
 	__typeof__(peerlane_close) *close;
@@ -29,23 +29,20 @@ static struct {
 	__typeof__(peerlane_batch_destroy) *batch_destroy;
 } pl;
 
-static const struct {
-	const char *name;
-	void *at;
-} symbols[] = {
-	{ "peerlane_open", &pl.open },
-	{ "peerlane_close", &pl.close },
-	{ "peerlane_error", &pl.error },
-	{ "peerlane_file_from_fd", &pl.file_from_fd },
-	{ "peerlane_file_close", &pl.file_close },
-	{ "peerlane_buffer_register", &pl.buffer_register },
-	{ "peerlane_buffer_release", &pl.buffer_release },
-	{ "peerlane_read", &pl.read },
-	{ "peerlane_write", &pl.write },
-	{ "peerlane_batch_create", &pl.batch_create },
-	{ "peerlane_batch_submit", &pl.batch_submit },
-	{ "peerlane_batch_wait", &pl.batch_wait },
-	{ "peerlane_batch_destroy", &pl.batch_destroy },
+static const struct pl_symbol symbols[] = {
+	{ "peerlane_open", offsetof(struct native, open) },
+	{ "peerlane_close", offsetof(struct native, close) },
+	{ "peerlane_error", offsetof(struct native, error) },
+	{ "peerlane_file_from_fd", offsetof(struct native, file_from_fd) },
+	{ "peerlane_file_close", offsetof(struct native, file_close) },
+	{ "peerlane_buffer_register", offsetof(struct native, buffer_register) },
+	{ "peerlane_buffer_release", offsetof(struct native, buffer_release) },
+	{ "peerlane_read", offsetof(struct native, read) },
+	{ "peerlane_write", offsetof(struct native, write) },
+	{ "peerlane_batch_create", offsetof(struct native, batch_create) },
+	{ "peerlane_batch_submit", offsetof(struct native, batch_submit) },
+	{ "peerlane_batch_wait", offsetof(struct native, batch_wait) },
+	{ "peerlane_batch_destroy", offsetof(struct native, batch_destroy) },
 };
 
 /* A batch with room for its requests and events, so that no memory is allocated inside the clock. */
@@ -229,22 +226,15 @@ static const struct pl_cufile_min calls = {
 
 int pl_native_min_open(struct pl_cufile_min *cf, const char *path, const char **why)
 {
-	void *fn, *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	size_t i;
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
 	if (!lib) {
 		*why = dlerror();
 		return -ENOENT;
 	}
-	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-		fn = dlsym(lib, symbols[i].name);
-		if (!fn) {
-			*why = symbols[i].name;
-			return -ENOSYS;
-		}
-		/* a pointer to data may not be assigned to one to a function; its bytes may */
-		memcpy(symbols[i].at, &fn, sizeof(fn));
-	}
+	*why = pl_symbols_load(lib, symbols, sizeof(symbols) / sizeof(symbols[0]), &pl);
+	if (*why)
+		return -ENOSYS;
 	*cf = calls;
 	return 0;
 }

@@ -4,6 +4,7 @@
  * size in order over a cached file, spread over some streams, waited for once at the end.
  */
 #include "cuda_min.h"
+#include "symbols.h"
 
 #include "../cufile/cufile.h"
 
@@ -29,7 +30,7 @@ static struct {
 	unsigned int streams, repeat;
 } opt = { .lib = "libcufile.so.0", .who = "libcufile", .size = 1 << 20, .streams = 4, .repeat = 5 };
 
-static struct {
+static struct calls {
 	__typeof__(&cuFileDriverOpen) open;
 	__typeof__(&cuFileDriverClose_v2) close;
 	__typeof__(&cuFileHandleRegister) handle_register;
@@ -65,20 +66,24 @@ static double now_s(void)
 
 static int load(void)
 {
-	static const char *const names[] = { "cuFileDriverOpen",     "cuFileDriverClose_v2",
-					     "cuFileHandleRegister", "cuFileHandleDeregister",
-					     "cuFileBufRegister",    "cuFileBufDeregister",
-					     "cuFileStreamRegister", "cuFileReadAsync" };
+	static const struct pl_symbol symbols[] = {
+		{ "cuFileDriverOpen", offsetof(struct calls, open) },
+		{ "cuFileDriverClose_v2", offsetof(struct calls, close) },
+		{ "cuFileHandleRegister", offsetof(struct calls, handle_register) },
+		{ "cuFileHandleDeregister", offsetof(struct calls, handle_deregister) },
+		{ "cuFileBufRegister", offsetof(struct calls, buf_register) },
+		{ "cuFileBufDeregister", offsetof(struct calls, buf_deregister) },
+		{ "cuFileStreamRegister", offsetof(struct calls, stream_register) },
+		{ "cuFileReadAsync", offsetof(struct calls, read_async) },
+	};
 	void *lib = dlopen(opt.lib, RTLD_NOW | RTLD_LOCAL);
-	void **slots = (void **)(void *)&cf;
+	const char *missing;
 
 	if (!lib)
 		return complain("skipped", dlerror(), EXIT_SKIP);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		slots[i] = dlsym(lib, names[i]);
-		if (!slots[i])
-			return complain("skipped: not in the library", names[i], EXIT_SKIP);
-	}
+	missing = pl_symbols_load(lib, symbols, sizeof(symbols) / sizeof(symbols[0]), &cf);
+	if (missing)
+		return complain("skipped: not in the library", missing, EXIT_SKIP);
 	return 0;
 }
 
