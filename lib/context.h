@@ -9,8 +9,8 @@
 #include "lane.h"
 #include "p2p.h"
 #include "stats.h"
-#include "window.h"
 #include "watch.h"
+#include "window.h"
 #include "worker.h"
 
 #include <peerlane/peerlane.h>

@@ -182,16 +182,23 @@ static void call(struct pl_workers *w, unsigned int n)
 		pthread_cond_signal(&w->wake);
 }
 
+/* Lock held. */
+static void add_crew(struct pl_workers *w, struct pl_crew *crew)
+{
+	crew->want = 0;
+	crew->inside = 0;
+	crew->posted = true;
+	crew->next = w->crews;
+	w->crews = crew;
+}
+
 void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want)
 {
 	struct pl_workers *w = &ctx->workers;
 
 	pthread_mutex_lock(&w->lock);
+	add_crew(w, crew);
 	crew->want = want;
-	crew->inside = 0;
-	crew->posted = true;
-	crew->next = w->crews;
-	w->crews = crew;
 	call(w, want);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -204,10 +211,7 @@ void pl_crew_renew(struct peerlane *ctx, struct pl_crew *crew, void (*help)(stru
 	pthread_mutex_lock(&w->lock);
 	if (!crew->posted) {
 		crew->help = help;
-		crew->inside = 0;
-		crew->posted = true;
-		crew->next = w->crews;
-		w->crews = crew;
+		add_crew(w, crew);
 	}
 	/* Several may have something to do before the first helper comes. */
 	crew->want += want;
