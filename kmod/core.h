@@ -133,6 +133,8 @@ u64 pl_bar_features(void);
  * @length: as given by the user
  * @skip_bytes: @address - start of the first frame
  * @nr_mappings: mappings now
+ * @making: mappings that the kernel may not have made known yet; of map.c
+ * @making_lock: guards it
  * @uses: of devices of other modules; guarded by use.c
  * @nr_uses: how many
  */
@@ -158,13 +160,15 @@ struct pl_pin {
 	u64 length;
 	u64 skip_bytes;
 	atomic_t nr_mappings;
+	struct list_head making;
+	struct mutex making_lock;
 	struct list_head uses;
 	atomic_t nr_uses;
 };
 
 /* frames.c */
 int pl_frames_attach(struct pl_pin *pin);
-bool pl_frames_release(struct pl_pin *pin);
+bool pl_frames_release(struct pl_pin *pin, bool unmapped);
 bool pl_frames_shared(struct pl_pin *pin);
 void pl_frames_mark(struct pl_pin *pin, bool mark);
 bool pl_frames_marked(struct pl_pin *pin);
@@ -191,6 +195,8 @@ void pl_uses_stop(struct pl_pin *pin);
 /* map.c */
 int pl_map(struct pl_file *file, struct vm_area_struct *vma);
 void pl_map_empty(struct pl_pin *pin);
+bool pl_map_settle(struct pl_pin *pin);
+void pl_map_forget(struct pl_pin *pin);
 
 /* route.c */
 int pl_route(struct pl_pin *pin, struct peerlane_route *route);

@@ -197,12 +197,13 @@ static bool in_use(u64 physical)
 }
 
 /*
- * Let go of the frames of a pin that is not live, as far as no device and no mapping uses them.
+ * Let go of the frames of a pin that is not live, as far as no device and no mapping uses them; if it is
+ * certain that no mapping of it does, also of those that another pin has too.
  * Whether a frame is in use and whether the pin is its last user is decided under one lock, so of
  * two pins that end at the same time, one waits. Goes on where it stopped; may be called by several
  * at a time, and again when all is done. Returns whether it is.
  */
-bool pl_frames_release(struct pl_pin *pin)
+bool pl_frames_release(struct pl_pin *pin, bool unmapped)
 {
 	bool done = true;
 	u64 physical;
@@ -213,7 +214,7 @@ bool pl_frames_release(struct pl_pin *pin)
 	mutex_lock(&lock);
 	while (pin->attached && pin->released < pin->nr_frames) {
 		physical = pin->frames[pin->released];
-		if (!kept_by_others(pin, physical) && in_use(physical)) {
+		if (!(unmapped && kept_by_others(pin, physical)) && in_use(physical)) {
 			done = false;
 			break;
 		}

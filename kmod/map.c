@@ -4,12 +4,24 @@
  * takes references to them and hands them to the drive.
  */
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/slab.h>
 
 #include "core.h"
 
 /* Pages put into a mapping at a time; a multiple of a frame's. */
 #define BATCH 64
+
+/*
+ * A process that maps a pin. mmap() puts pages into a mapping before the kernel makes it known, so
+ * whoever empties all mappings of a pin does not find one that is being made. It is known as soon as
+ * the process does not hold its lock for writing any more.
+ */
+struct making {
+	struct list_head node;
+	struct mm_struct *mm;
+};
 
 static struct page *page_at(struct pl_pin *pin, u64 offset)
 {
@@ -102,6 +114,48 @@ static int insert_all(struct pl_pin *pin, struct vm_area_struct *vma)
 	return 0;
 }
 
+static void making_free(struct making *making)
+{
+	list_del(&making->node);
+	mmdrop(making->mm);
+	kfree(making);
+}
+
+/* Forget processes whose mappings are known by now, but for the caller's; are there others? */
+static bool making_prune(struct pl_pin *pin, const struct mm_struct *own)
+{
+	struct making *making, *next;
+
+	list_for_each_entry_safe(making, next, &pin->making, node)
+		if (making->mm != own && mmap_read_trylock(making->mm)) {
+			mmap_read_unlock(making->mm);
+			making_free(making);
+		}
+	return !list_empty(&pin->making);
+}
+
+/* The caller, who holds the lock of @mm for writing, maps a pin. */
+static int making_add(struct pl_pin *pin, struct mm_struct *mm)
+{
+	struct making *making, *own = kmalloc(sizeof(*own), GFP_KERNEL);
+
+	if (!own)
+		return -ENOMEM;
+	mmgrab(mm);
+	own->mm = mm;
+	mutex_lock(&pin->making_lock);
+	making_prune(pin, mm);
+	list_add(&own->node, &pin->making);
+	/* An older one of the same process is known: its lock was free since. */
+	list_for_each_entry(making, &pin->making, node)
+		if (making != own && making->mm == mm) {
+			making_free(making);
+			break;
+		}
+	mutex_unlock(&pin->making_lock);
+	return 0;
+}
+
 /* Serve mmap(): the offset says which handle and which part. */
 int pl_map(struct pl_file *file, struct vm_area_struct *vma)
 {
@@ -131,6 +185,9 @@ int pl_map(struct pl_file *file, struct vm_area_struct *vma)
 	vma->vm_ops = &map_ops;
 	vma->vm_private_data = pin;
 
+	err = making_add(pin, vma->vm_mm);
+	if (err)
+		goto err_put;
 	down_read(&pin->sem);
 	err = pin->live ? insert_all(pin, vma) : -ENODEV;
 	up_read(&pin->sem);
@@ -151,4 +208,31 @@ void pl_map_empty(struct pl_pin *pin)
 {
 	unmap_mapping_range(pin->inode->i_mapping, (loff_t)pl_pin_offset(pin),
 			    (loff_t)pl_pin_bytes(pin), 1);
+}
+
+/*
+ * Of a pin that is not live any more: take the pages out of mappings that were being made as well, and
+ * tell whether that is all of them. One that still is being made soon will not be; but the caller may
+ * itself hold the lock of its process, so this is nothing to wait for without end.
+ */
+bool pl_map_settle(struct pl_pin *pin)
+{
+	bool all = true;
+
+	mutex_lock(&pin->making_lock);
+	if (!list_empty(&pin->making)) {
+		all = !making_prune(pin, NULL);
+		pl_map_empty(pin);
+	}
+	mutex_unlock(&pin->making_lock);
+	return all;
+}
+
+/* The last mapping has gone. */
+void pl_map_forget(struct pl_pin *pin)
+{
+	struct making *making, *next;
+
+	list_for_each_entry_safe(making, next, &pin->making, node)
+		making_free(making);
 }

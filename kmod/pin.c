@@ -63,6 +63,7 @@ static void pin_free(struct kref *ref)
 {
 	struct pl_pin *pin = container_of(ref, struct pl_pin, ref);
 
+	pl_map_forget(pin);
 	pl_bar_put(pin->bar);
 	iput(pin->inode);
 	kvfree(pin->frames);
@@ -93,17 +94,12 @@ struct pl_pin *pl_pin_find(struct pl_file *file, u32 handle)
 }
 
 /*
- * Let go of frames that nothing uses; are all of them gone? A mapping that was being made when the
- * pin was stopped has its pages, but could not be found then: the kernel makes it known only after
- * mmap() has been served. So all are emptied again for as long as something is in use.
+ * Let go of frames that nothing uses; are all of them gone? Those that another pin has too need not be
+ * waited for, once it is certain that no mapping of this pin has pages: later nobody would find it.
  */
 static bool try_release(struct pl_pin *pin)
 {
-	if (pl_frames_release(pin))
-		return true;
-	if (atomic_read(&pin->nr_mappings))
-		pl_map_empty(pin);
-	return false;
+	return pl_frames_release(pin, pl_map_settle(pin));
 }
 
 /* Wait until the frames are released, at most @wait_ms, or until the caller is killed. */
@@ -132,8 +128,9 @@ static void pin_stop(struct pl_pin *pin, bool revoke)
 	if (revoke)
 		pin->revoked = true;
 	up_write(&pin->sem);
-	if (was_live || atomic_read(&pin->nr_mappings))
+	if (was_live)
 		pl_map_empty(pin);
+	pl_map_settle(pin);
 }
 
 static bool is_revoked(struct pl_pin *pin)
@@ -370,6 +367,8 @@ static struct pl_pin *pin_alloc(struct inode *inode, const struct peerlane_pin *
 	init_completion(&pin->gone);
 	INIT_LIST_HEAD(&pin->node);
 	atomic_set(&pin->nr_mappings, 0);
+	INIT_LIST_HEAD(&pin->making);
+	mutex_init(&pin->making_lock);
 	INIT_LIST_HEAD(&pin->uses);
 	atomic_set(&pin->nr_uses, 0);
 	ihold(inode);

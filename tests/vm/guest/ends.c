@@ -3,7 +3,6 @@
  * How pins end: killed, closed, freed by the program, during I/O or not.
  */
 #include <pthread.h>
-#include <setjmp.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -94,26 +93,6 @@ int test_unpin_in_flight(void)
 	expect(gpu_state(memory.gpu).nr_pins == 0);
 	say_bar(&memory, 0, 4 * MIB, "slow0", 0);
 	return 0;
-}
-
-static sigjmp_buf after_fault;
-
-static void on_fault(int number)
-{
-	siglongjmp(after_fault, number);
-}
-
-static bool raises_sigbus(const volatile char *at)
-{
-	struct sigaction action = { .sa_handler = on_fault }, before;
-	volatile int number;
-
-	sigaction(SIGBUS, &action, &before);
-	number = sigsetjmp(after_fault, 1);
-	if (!number)
-		(void)*at;
-	sigaction(SIGBUS, &before, NULL);
-	return number == SIGBUS;
 }
 
 /* What remains of a handle whose memory is gone. */

@@ -142,6 +142,7 @@ struct slow *slow_start(char *to, size_t bytes, size_t piece);
 int slow_finish(struct slow *slow);
 
 /* The process runs @child, which must end with 0; or it is killed after @kill_ms unless that is 0. */
+bool raises_sigbus(const volatile char *at);
 void in_child(void (*child)(void *), void *data, unsigned int kill_ms);
 
 /* The tests; each in a file of its subject. */
@@ -161,6 +162,7 @@ int test_map_rules(void);
 int test_map_parts(void);
 int test_map_fork(void);
 int test_map_race(void);
+int test_map_race_shared(void);
 int test_munmap_in_flight(void);
 int test_kill_in_flight(void);
 int test_close_in_flight(void);

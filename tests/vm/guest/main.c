@@ -30,6 +30,7 @@ static const struct test tests[] = {
 	{ "map_parts", test_map_parts },
 	{ "map_fork", test_map_fork },
 	{ "map_race", test_map_race },
+	{ "map_race_shared", test_map_race_shared },
 	{ "munmap_in_flight", test_munmap_in_flight },
 	{ "kill_in_flight", test_kill_in_flight },
 	{ "close_in_flight", test_close_in_flight },

@@ -208,6 +208,43 @@ int test_map_race(void)
 	return 0;
 }
 
+/* ...nor has it any memory that another pin keeps. */
+int test_map_race_shared(void)
+{
+	unsigned int i, nr = rounds(300), nr_mapped = 0;
+	struct peerlane_pin first;
+	struct race r;
+	pthread_t thread;
+
+	expect(pthread_barrier_init(&r.both, NULL, 2) == 0);
+	srand(7);
+	memory_open(&r.memory, MIB, 0);
+	munmap(r.memory.map, r.memory.pin.map_bytes);
+	first = r.memory.pin;
+	for (i = 0; i < nr; i++) {
+		expect(dev_pin(r.memory.dev, r.memory.address, MIB, 0, &r.memory.pin) == 0);
+		expect(pthread_create(&thread, NULL, race_map, &r) == 0);
+		pthread_barrier_wait(&r.both);
+		usleep((useconds_t)rand() % 1500);
+		expect(dev_unpin(r.memory.dev, r.memory.pin.handle) == 0);
+		expect(pthread_join(thread, NULL) == 0);
+		if (r.map == MAP_FAILED)
+			continue;
+		nr_mapped++;
+		expect(raises_sigbus(r.map) && raises_sigbus(r.map + MIB - 1));
+		munmap(r.map, MIB);
+	}
+	printf("%u rounds, %u mapped\n", nr, nr_mapped);
+	pthread_barrier_destroy(&r.both);
+	expect(dev_counters(r.memory.dev).mappings == 0);
+	expect(dev_unpin(r.memory.dev, first.handle) == 0);
+	gpu_free(r.memory.gpu, r.memory.address);
+	close(r.memory.dev);
+	close(r.memory.gpu);
+	free(r.memory.physical);
+	return 0;
+}
+
 /* The device goes on writing after the mapping is gone, and the memory stays for that long. */
 int test_munmap_in_flight(void)
 {

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <glob.h>
 #include <liburing.h>
+#include <setjmp.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -365,4 +366,25 @@ void in_child(void (*child)(void *), void *data, unsigned int kill_ms)
 		expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	else
 		expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static sigjmp_buf after_fault;
+
+static void on_fault(int number)
+{
+	siglongjmp(after_fault, number);
+}
+
+/* Is there no memory any more? */
+bool raises_sigbus(const volatile char *at)
+{
+	struct sigaction action = { .sa_handler = on_fault }, before;
+	volatile int number;
+
+	sigaction(SIGBUS, &action, &before);
+	number = sigsetjmp(after_fault, 1);
+	if (!number)
+		(void)*at;
+	sigaction(SIGBUS, &before, NULL);
+	return number == SIGBUS;
 }
