@@ -48,6 +48,7 @@ static int drive_file;
 static uint32_t handles[NR_SLOTS];
 static uint64_t addresses[NR_SLOTS];
 static double end;
+static pthread_rwlock_t no_fork = PTHREAD_RWLOCK_INITIALIZER;
 static __thread sigjmp_buf resume;
 static unsigned long calls, successes[NR_SUCCESS];
 
@@ -205,12 +206,18 @@ static void fuzz_use(unsigned int *seed, volatile char *map, size_t bytes)
 		note(OK_READ, pread(drive_file, (void *)map, bytes, 0) > 0);
 		break;
 	case 1:
-		/* The pages stay in the pipe until it is closed. */
+		/*
+		 * The pages stay in the pipe until it is closed. A child that had it too, and
+		 * waited for the GPU's driver, would wait for itself: the driver waits for the
+		 * pages.
+		 */
+		pthread_rwlock_rdlock(&no_fork);
 		if (pipe(pipes) == 0) {
 			(void)!vmsplice(pipes[1], &iov, 1, SPLICE_F_NONBLOCK);
 			close(pipes[0]);
 			close(pipes[1]);
 		}
+		pthread_rwlock_unlock(&no_fork);
 		break;
 	case 2:
 		mprotect((void *)map, bytes, (int)(rnd(seed) % 8));
@@ -325,10 +332,11 @@ static void fuzz_fork(unsigned int *seed, size_t slot)
 	pid_t pid;
 	int i;
 
+	pthread_rwlock_wrlock(&no_fork);
 	pid = fork();
-	if (pid < 0)
-		return;
 	if (!pid) {
+		/* Threads that are not here may have waited for it. */
+		pthread_rwlock_init(&no_fork, NULL);
 		for (i = 0; i < 8; i++) {
 			fuzz_map(seed, slot);
 			fuzz_pin(seed, slot);
@@ -336,6 +344,9 @@ static void fuzz_fork(unsigned int *seed, size_t slot)
 		}
 		_exit(0);
 	}
+	pthread_rwlock_unlock(&no_fork);
+	if (pid < 0)
+		return;
 	if (rnd(seed) % 2)
 		kill(pid, SIGKILL);
 	note(OK_FORK, waitpid(pid, NULL, 0) == pid);
