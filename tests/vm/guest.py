@@ -19,6 +19,8 @@ BOOT_SECONDS = 600
 MORE_SECONDS = FUZZ_SECONDS + 5 * ROUNDS
 # With a debug kernel everything takes longer.
 DEBUG_TIMES = 4
+# So long a guest that hangs has for saying why.
+WHY_SECONDS = 30
 # Programs of examples/ that the tests run.
 EXAMPLES = ("file_to_gpu", "pin_mmap")
 # What the tests need of the kernel's own modules.
@@ -189,6 +191,7 @@ def qemu_command(lab, kernel, boot, images, work):
     # one was also seen to let a guest stand still for a minute: no fault before two.
     append = ["console=ttyS0", "panic=-1", "quiet", "hung_task_panic=0", "no_timer_check",
               "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120",
+              "unknown_nmi_panic=1", "panic_print=0x41",
               "log_buf_len=8M", "printk.devkmsg=on", boot.layout.append,
               "pl.tests=" + ",".join(boot.tests), f"pl.drives={nr_disks(boot, images)}",
               "pl.below=1 pl.scsi_debug=dev_size_mb=4" if boot.layout.below else "",
@@ -204,6 +207,7 @@ def qemu_command(lab, kernel, boot, images, work):
     command = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg", "-cpu", boot.layout.cpu,
                "-smp", "2", "-m", "1024", "-nodefaults", "-display", "none", "-no-reboot",
                "-serial", f"file:{work}/console.txt", "-serial", f"file:{results}",
+               "-monitor", "stdio",
                "-kernel", kernel.image,
                "-initrd", os.path.join(lab.build, kernel.name, "initramfs.cpio"),
                "-append", " ".join(append), *devices(boot.layout, images),
@@ -211,6 +215,15 @@ def qemu_command(lab, kernel, boot, images, work):
     for trace in traces:
         command += ["-trace", trace]
     return command
+
+
+def ask_why(qemu):
+    """End a guest that hangs; before that let it say what its processors and tasks are at: an
+    interrupt that nothing masks makes it panic, and print that."""
+    try:
+        qemu.communicate(b"nmi\n", timeout=WHY_SECONDS)
+    except subprocess.TimeoutExpired:
+        qemu.kill()
 
 
 class Told:
@@ -265,6 +278,20 @@ def read_results(path):
 TROUBLE = re.compile(r"Kernel panic|BUG:|Oops|WARNING: CPU|blocked for more than|general protection")
 
 
+def task_lines(lines):
+    """What the tests' tasks were at when the guest was stopped: a line each, the innermost first."""
+    tasks = []
+    for line in (re.sub(r"^\[ *[0-9.]+\] ?", "", line) for line in lines):
+        start = re.match(r"task:(\S+) +state:(\S+) .*pid:(\d+) +tgid", line)
+        if start:
+            tasks.append((*start.groups(), []))
+        frame = re.match(r" ([a-z_]\w*)[\w.]*\+0x", line)
+        if frame and tasks:
+            tasks[-1][3].append(frame[1])
+    return [f"{name} {pid}, state {state}: {' < '.join(frames[2:9])}"
+            for name, state, pid, frames in tasks if name == "vmtest"]
+
+
 def console_trouble(work):
     """Lines of the console that no kernel in good health writes."""
     path = os.path.join(work, "console.txt")
@@ -274,5 +301,5 @@ def console_trouble(work):
         lines = f.read().splitlines()
     for number, line in enumerate(lines):
         if TROUBLE.search(line):
-            return lines[max(0, number - 3):number + 40]
+            return lines[max(0, number - 3):number + 40] + task_lines(lines[number:])
     return []
