@@ -90,6 +90,28 @@ static void report_memlock(struct pl_report *r)
 				pl_human_size(lim.rlim_cur).text);
 }
 
+/* The pool on its way to a GPU is in huge pages where the kernel gives some: the word in brackets. */
+static void report_huge_pages(struct pl_report *r)
+{
+	char line[128], *word, *end = NULL;
+
+	pl_host_line(line, sizeof(line), "/sys/kernel/mm/transparent_hugepage/enabled");
+	word = strchr(line, '[');
+	if (word)
+		end = strchr(++word, ']');
+	if (end)
+		*end = 0;
+	else
+		word = "none";
+	if (!strcmp(word, "none") || !strcmp(word, "never"))
+		pl_report_text(r, "huge_pages", "huge pages",
+			       "%s: cold reads may take longer; fix: echo madvise "
+			       ">/sys/kernel/mm/transparent_hugepage/enabled",
+			       word);
+	else
+		pl_report_text(r, "huge_pages", "huge pages", "%s", word);
+}
+
 /* What tells that we run in a container, or NULL. */
 static const char *container(void)
 {
@@ -147,6 +169,7 @@ void pl_system_report(struct pl_report *r)
 	report_cachestat(r);
 	report_cpus(r);
 	report_memlock(r);
+	report_huge_pages(r);
 	report_container(r);
 }
 

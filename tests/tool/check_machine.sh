@@ -69,8 +69,10 @@ done
 put sys/bus/pci/devices/0000:01:00.0/vendor 0x10de
 put sys/bus/pci/devices/0000:01:00.0/class 0x040300
 
+put sys/kernel/mm/transparent_hugepage/enabled 'always madvise [never]'
 export PEERLANE_ROOT=$dir/root
 expect 1 "$tool" check .
+says out 'huge pages      never: cold reads may take longer; fix: echo madvise'
 says out '999.1'
 says out 'md0: md RAID raid0'
 says out '    nvme1n1: NVMe over pcie, FastDrive 1, not rotating, blocks of 4096'
@@ -87,6 +89,13 @@ json '[b["name"] for b in d["file"]["block_devices"]] ==
 json '[b["depth"] for b in d["file"]["block_devices"]] == [0, 1, 2, 1, 2, 1, 1]'
 json 'd["modules"]["nvidia"] and d["modules"]["peerlane"] and not d["modules"]["nvidia_fs"]'
 json 'd["nvidia"]["devices"][1]["pci"] == "0000:3c:00.0" and d["iommu"]["groups"] == 1'
+
+put sys/kernel/mm/transparent_hugepage/enabled 'always [madvise] never'
+expect 1 "$tool" check .
+says out 'huge pages      madvise'
+put sys/kernel/mm/transparent_hugepage/enabled 'nonsense'
+expect 1 "$tool" check --json .
+json 'd["system"]["huge_pages"].startswith("none: ")'
 
 # A loop among the devices ends.
 ln -s ../../md0 root/sys/devices/md0/slaves/md0
