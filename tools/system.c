@@ -93,16 +93,17 @@ static void report_memlock(struct pl_report *r)
 /* The pool on its way to a GPU is in huge pages where the kernel gives some: the word in brackets. */
 static void report_huge_pages(struct pl_report *r)
 {
-	char line[128], *word, *end = NULL;
+	char line[128], *start, *end = NULL;
+	const char *word = "none";
 
 	pl_host_line(line, sizeof(line), "/sys/kernel/mm/transparent_hugepage/enabled");
-	word = strchr(line, '[');
-	if (word)
-		end = strchr(++word, ']');
-	if (end)
+	start = strchr(line, '[');
+	if (start)
+		end = strchr(++start, ']');
+	if (end) {
 		*end = 0;
-	else
-		word = "none";
+		word = start;
+	}
 	if (!strcmp(word, "none") || !strcmp(word, "never"))
 		pl_report_text(r, "huge_pages", "huge pages",
 			       "%s: cold reads may take longer; fix: echo madvise "
