@@ -9,7 +9,6 @@
 #include "stats.h"
 
 #include "../lib/io.h"
-#include "../lib/stream.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -29,32 +28,47 @@ static int check(const struct pl_cf_file *f, enum peerlane_op op, off_t file_off
 	return 0;
 }
 
-ssize_t pl_cf_io(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_op op, void *base,
-		 size_t size, off_t file_offset, off_t buf_offset, const struct pl_cf_on_stream *on)
+static char *address(const struct pl_cf_io *io)
 {
-	uint64_t start = pl_cf_stats_begin();
-	char *addr = (char *)((uintptr_t)base + (uintptr_t)buf_offset);
-	ssize_t n = check(f, op, file_offset, buf_offset, on);
+	return (char *)((uintptr_t)io->base + (uintptr_t)io->buf_offset);
+}
+
+int pl_cf_io_begin(struct pl_cf_io *io, bool on_stream)
+{
 	struct pl_cf_range range = { .base = NULL };
-	struct iovec iov = { .iov_base = addr, .iov_len = size };
+	int err;
+
+	io->start = pl_cf_stats_begin();
+	err = check(io->file, io->op, io->file_offset, io->buf_offset, on_stream);
+	if (err || !io->size || !io->buf_offset)
+		return err;
+	if ((uintptr_t)address(io) < (uintptr_t)io->base)
+		return -EFAULT;
+	return pl_cf_buffer_check(&range, io->base, io->size, io->buf_offset);
+}
+
+void pl_cf_io_end(const struct pl_cf_io *io, int gpu, ssize_t n, size_t p2p)
+{
+	if (!n && !io->size)
+		return;
+	pl_cf_file_count(io->file, io->op, n);
+	if (io->start)
+		pl_cf_stats_io(gpu, io->op, address(io), io->size, io->file_offset, n, p2p,
+			       io->start);
+}
+
+/* A count, a negative errno of the engine, or a negative CUfileOpError. */
+static ssize_t io_now(struct peerlane *ctx, struct pl_cf_io *io)
+{
+	ssize_t n = pl_cf_io_begin(io, false);
+	struct iovec iov = { .iov_base = address(io), .iov_len = io->size };
 	size_t p2p = 0;
 
-	if (!n && !size)
-		return 0;
-	if (!n && buf_offset)
-		n = (uintptr_t)addr < (uintptr_t)base
-			    ? -EFAULT
-			    : pl_cf_buffer_check(&range, base, size, buf_offset);
-	if (!n && on) {
-		n = pl_stream_io(on->io, (size_t)buf_offset, size, file_offset, &p2p);
-	} else if (!n) {
-		pl_cf_file_explain(f, op, addr, size, file_offset);
-		n = pl_io_request(f->file, op, &iov, 1, file_offset, 0, &p2p);
+	if (!n && io->size) {
+		pl_cf_file_explain(io->file, io->op, iov.iov_base, io->size, io->file_offset);
+		n = pl_io_request(io->file->file, io->op, &iov, 1, io->file_offset, 0, &p2p);
 	}
-	pl_cf_file_count(f, op, n);
-	if (start)
-		pl_cf_stats_io(on ? on->gpu : pl_cf_stats_gpu(ctx, addr), op, addr, size,
-			       file_offset, n, p2p, start);
+	pl_cf_io_end(io, io->start ? pl_cf_stats_gpu(ctx, iov.iov_base) : -1, n, p2p);
 	return n;
 }
 
@@ -83,7 +97,12 @@ static ssize_t request(CUfileHandle_t fh, enum peerlane_op op, void *base, size_
 		pl_cf_leave();
 		return no_handle(found);
 	}
-	n = pl_cf_io(ctx, f, op, base, size, file_offset, buf_offset, NULL);
+	n = io_now(ctx, &(struct pl_cf_io){ .file = f,
+					    .op = op,
+					    .base = base,
+					    .size = size,
+					    .file_offset = file_offset,
+					    .buf_offset = buf_offset });
 	pl_cf_file_put(fh);
 	pl_cf_leave();
 	if (n < 0 && pl_cf_log_wants(PL_CF_ERROR))

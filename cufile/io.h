@@ -5,17 +5,18 @@
 
 #include "handle.h"
 
-struct pl_stream_io;
-
-/* What a request on a stream brings with it: where it is served nothing may call the driver. */
-struct pl_cf_on_stream {
-	struct pl_stream_io *io;
-	int gpu; /* for the statistics */
+struct pl_cf_io {
+	struct pl_cf_file *file;
+	enum peerlane_op op;
+	void *base;
+	size_t size;
+	off_t file_offset, buf_offset;
+	uint64_t start; /* for the statistics, if there are any */
 };
 
-/* A count, a negative errno of the engine, or a negative CUfileOpError. @on is NULL for a call. */
-ssize_t pl_cf_io(struct peerlane *ctx, struct pl_cf_file *f, enum peerlane_op op, void *base,
-		 size_t size, off_t file_offset, off_t buf_offset,
-		 const struct pl_cf_on_stream *on);
+/* 0, or a negative errno or CUfileOpError: it cannot be done. */
+int pl_cf_io_begin(struct pl_cf_io *io, bool on_stream);
+/* It was done with the result @n of the engine, or not, with that of pl_cf_io_begin(). @gpu: pl_cf_stats_gpu(). */
+void pl_cf_io_end(const struct pl_cf_io *io, int gpu, ssize_t n, size_t p2p);
 
 #endif

@@ -39,6 +39,7 @@ struct request {
 	off_t file_offset_now, buf_offset_now;
 	ssize_t *bytes;
 	int gpu;
+	struct pl_cf_io io; /* when its time has come */
 };
 
 /* Lock held. */
@@ -96,21 +97,36 @@ static unsigned int flags_of(CUstream stream)
 	return flags;
 }
 
-/* In a worker, when the stream has got there; also when it cannot be done. */
-static void perform(void *arg, int err, struct pl_stream_io *io)
+/* In a worker, when the stream has got there. */
+static int begin(void *arg, struct pl_stream_what *what)
 {
 	struct request *r = arg;
-	struct pl_cf_on_stream on = { .io = io, .gpu = r->gpu };
-	ssize_t n = err;
+	int err;
 
-	if (!err)
-		n = pl_cf_io(r->ctx, r->file, r->op, r->base,
-			     r->fixed & CU_FILE_STREAM_FIXED_FILE_SIZE ? r->size_now : *r->size,
-			     r->fixed & CU_FILE_STREAM_FIXED_FILE_OFFSET ? r->file_offset_now
-									 : *r->file_offset,
-			     r->fixed & CU_FILE_STREAM_FIXED_BUF_OFFSET ? r->buf_offset_now
-									: *r->buf_offset,
-			     &on);
+	r->io = (struct pl_cf_io){
+		.file = r->file,
+		.op = r->op,
+		.base = r->base,
+		.size = r->fixed & CU_FILE_STREAM_FIXED_FILE_SIZE ? r->size_now : *r->size,
+		.file_offset = r->fixed & CU_FILE_STREAM_FIXED_FILE_OFFSET ? r->file_offset_now
+									   : *r->file_offset,
+		.buf_offset = r->fixed & CU_FILE_STREAM_FIXED_BUF_OFFSET ? r->buf_offset_now
+									 : *r->buf_offset,
+	};
+	err = pl_cf_io_begin(&r->io, true);
+	*what = (struct pl_stream_what){ .shift = (size_t)r->io.buf_offset,
+					 .bytes = r->io.size,
+					 .offset = r->io.file_offset };
+	return err;
+}
+
+/* Also when it could not be done. */
+static void end(void *arg, ssize_t n, size_t p2p)
+{
+	struct request *r = arg;
+
+	if (r->io.file)
+		pl_cf_io_end(&r->io, r->gpu, n, p2p);
 	/* Some programs look at it instead of waiting for the stream: then the data is there, too. */
 	__atomic_store_n(r->bytes, pl_cf_stream_count(n), __ATOMIC_RELEASE);
 	pl_cf_file_put(r->fh);
@@ -120,6 +136,7 @@ static void perform(void *arg, int err, struct pl_stream_io *io)
 /* Everything but the file is filled in. */
 static CUfileError_t queue(struct request *r, CUstream stream)
 {
+	static const struct pl_stream_work work = { .begin = begin, .end = end };
 	CUfileError_t status = pl_cf_status(CU_FILE_SUCCESS);
 	enum pl_cf_found found;
 	bool queued = false;
@@ -136,7 +153,7 @@ static CUfileError_t queue(struct request *r, CUstream stream)
 		pl_cf_file_explain(r->file, r->op, r->base, r->size_now, r->file_offset_now);
 		r->gpu = pl_cf_stats_gpu(r->ctx, r->base);
 		err = pl_stream_run(r->file->file, r->op, r->base, r->size_now, r->file_offset_now,
-				    stream, perform, r, &queued);
+				    stream, &work, r, &queued);
 		/* A stream the back end does not know is the driver's error, not the caller's. */
 		status = pl_cf_status_of(err == -EINVAL ? -EREMOTEIO : err);
 	} else {

@@ -399,14 +399,16 @@ int pl_ahead_hint(struct peerlane_file *f, off_t offset, size_t bytes)
 	return err == -EAGAIN ? err : 0;
 }
 
-/* Claims the piece that begins at @offset and is no longer than @most. */
-static struct pl_piece *claim(struct pl_ahead *a, off_t offset, size_t most)
+/* Claims the piece that begins at @offset and is no shorter than @least and no longer than @most; from the page cache if
+ * @cached. */
+static struct pl_piece *claim(struct pl_ahead *a, off_t offset, size_t least, size_t most,
+			      bool cached)
 {
 	struct pl_piece *p;
 
 	pthread_mutex_lock(&a->lock);
 	p = find(a, offset);
-	if (p && (p->claimed || p->bytes > most))
+	if (p && (p->claimed || p->bytes < least || p->bytes > most || (cached && !p->cached)))
 		p = NULL;
 	if (p) {
 		p->claimed = true;
@@ -417,8 +419,12 @@ static struct pl_piece *claim(struct pl_ahead *a, off_t offset, size_t most)
 	return p;
 }
 
-/* Whether a read at this time would give what is in @p. */
-static bool fresh(struct peerlane_file *f, const struct pl_piece *p)
+struct pl_piece *pl_ahead_claim(struct peerlane_file *f, off_t offset, size_t bytes)
+{
+	return claim(&f->ahead, offset, bytes, bytes, true);
+}
+
+bool pl_ahead_fresh(struct peerlane_file *f, const struct pl_piece *p)
 {
 	struct pl_ahead *a = &f->ahead;
 	int64_t dirty, in = pl_cache_look(f->fd, p->offset, p->bytes, &dirty);
@@ -429,17 +435,22 @@ static bool fresh(struct peerlane_file *f, const struct pl_piece *p)
 	return (p->cached || !in) && unchanged(f, &a->seen);
 }
 
-struct pl_piece *pl_ahead_take(struct peerlane_file *f, off_t offset, size_t most, bool *stale)
+void pl_ahead_stale(struct peerlane_file *f, struct pl_piece *p)
 {
-	struct pl_piece *p = claim(&f->ahead, offset, most);
-
-	if (!p || (pl_piece_arrived(p, f) && fresh(f, p)))
-		return p;
 	pl_piece_drop(p, f->ctx);
 	pthread_mutex_lock(&f->ahead.lock);
 	f->ahead.stale = true;
 	drop_all(f);
 	pthread_mutex_unlock(&f->ahead.lock);
+}
+
+struct pl_piece *pl_ahead_take(struct peerlane_file *f, off_t offset, size_t most, bool *stale)
+{
+	struct pl_piece *p = claim(&f->ahead, offset, 1, most, false);
+
+	if (!p || (pl_piece_arrived(p, f) && pl_ahead_fresh(f, p)))
+		return p;
+	pl_ahead_stale(f, p);
 	*stale = true;
 	return NULL;
 }

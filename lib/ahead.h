@@ -58,6 +58,11 @@ size_t pl_ahead_read(struct peerlane *ctx, const struct pl_seg *seg, int *err);
  */
 int pl_ahead_hint(struct peerlane_file *file, off_t offset, size_t bytes);
 
+/* For flight.c: claims the piece of these bytes, if it comes from the page cache; whether a read at this time would give
+ * what is in one that is full; and what to do with it if not, or if it did not come. */
+struct pl_piece *pl_ahead_claim(struct peerlane_file *file, off_t offset, size_t bytes);
+bool pl_ahead_fresh(struct peerlane_file *file, const struct pl_piece *piece);
+void pl_ahead_stale(struct peerlane_file *file, struct pl_piece *piece);
 /* For place.c: the piece that begins at @offset and is no longer than @most, full and as a read now would give it.
  * NULL: there is none; *@stale: nor any other that could be used. */
 struct pl_piece *pl_ahead_take(struct peerlane_file *file, off_t offset, size_t most, bool *stale);

@@ -225,7 +225,8 @@ static int submit(struct peerlane_file *file, enum peerlane_op op, void *addr, c
 }
 
 int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *addr, size_t bytes,
-		  off_t offset, void *stream, pl_stream_work work, void *arg, bool *queued)
+		  off_t offset, void *stream, const struct pl_stream_work *work, void *arg,
+		  bool *queued)
 {
 	struct pl_stream_request r = { .file = file,
 				       .op = op,

@@ -4,6 +4,7 @@
 #define PL_STREAM_REQUEST_H
 
 #include "context.h"
+#include "flight.h"
 #include "stream.h"
 
 struct pl_stream {
@@ -22,7 +23,8 @@ struct pl_stream {
 	pthread_mutex_t list_lock;		 /* guards the rest */
 	struct pl_stream_request *first, **last; /* served ones, in their order */
 	bool active;				 /* a worker has the stream, or will have */
-	bool looked; /* for the kernel of the first, for LOOK_NS; only that worker's */
+	uint64_t look_until; /* for the kernel of the first; 0: nobody has; only that worker's */
+	struct pl_flight flight;
 };
 
 struct pl_stream_request {
@@ -37,8 +39,12 @@ struct pl_stream_request {
 	off_t offset_now;
 	ssize_t *result;
 	unsigned int flags;
-	pl_stream_work work; /* of pl_stream_run(), instead of pointers and result */
+	const struct pl_stream_work *work; /* of pl_stream_run(), instead of pointers and result */
 	void *arg;
+	bool asked; /* what counts now: */
+	struct pl_stream_what what;
+	int refused;
+	size_t p2p;
 	uint32_t number;
 	struct pl_stream *stream;
 	/* Served by a kernel: */
@@ -58,11 +64,15 @@ int pl_stream_find(struct peerlane *ctx, void *stream, struct pl_stream **out);
 
 /* Of the two who know of it, one less. */
 void pl_stream_request_put(struct pl_stream_request *r);
+/* The stream got there: finds out what is to be moved, once. False: nothing is, @refused says why. */
+bool pl_stream_request_ask(struct pl_stream_request *r);
 /* Adds a served request, whose kernel is queued, to those of its stream. */
 void pl_stream_serve_add(struct pl_stream *s, struct pl_stream_request *r);
 /* Tasks of a stream: serve its requests, or cancel them. */
 void pl_stream_serve(struct pl_task *task);
 void pl_stream_serve_drop(struct pl_task *task);
+/* While the first request of the stream of @queue is copied: has those after it read ahead. */
+void pl_stream_hint_next(struct pl_lane_queue *queue);
 /* On the stream, for a request that holds it: the work before is done. */
 void pl_stream_reached(void *request);
 

@@ -11,6 +11,12 @@
 /* How long a worker looks for a kernel to begin before it goes to see about others. */
 #define LOOK_NS 50000u
 #define NAP_NS 20000
+/* How long it stays with one that is under way while others wait. */
+#define TURN_NS 4000u
+/* Under way for so long it may take longer still: something else is wrong, or the CPU has other work. */
+#define LONG_NS 2000000u
+
+static const struct timespec nap = { .tv_nsec = NAP_NS };
 
 void pl_stream_request_put(struct pl_stream_request *r)
 {
@@ -25,8 +31,8 @@ static void finish(struct pl_stream_request *r, ssize_t result)
 	struct pl_stream *s = r->stream;
 
 	if (r->work)
-		r->work(r->arg, (int)result, NULL);
-	else if (r->result)
+		r->work->end(r->arg, result, r->p2p);
+	else
 		*r->result = result;
 	pl_span_put(&r->span);
 	pl_file_put(r->file);
@@ -44,41 +50,43 @@ static void drop(struct pl_task *task)
 	finish((struct pl_stream_request *)task, -ECANCELED);
 }
 
-/* The I/O itself: without a call of the driver where a kernel serves, else as any caller would. */
-static ssize_t move(struct pl_stream_request *r, size_t shift, size_t bytes, off_t offset,
-		    size_t *p2p)
-{
-	unsigned int flags = r->flags & (PEERLANE_DURABLE | PL_IO_NO_P2P);
-	struct iovec iov = { .iov_base = (char *)r->addr + shift, .iov_len = bytes };
-	struct pl_span span = r->span;
-
-	if (!r->served)
-		return pl_io_vectored(r->file, r->op, &iov, 1, offset, flags, p2p);
-	if (!span.err && shift > span.room)
-		span.err = span.past;
-	span.addr += shift;
-	span.room -= shift;
-	return pl_io_served(r->file, r->op, &span, bytes, offset, flags, &r->stream->queue, p2p);
-}
-
-ssize_t pl_stream_io(struct pl_stream_io *io, size_t shift, size_t bytes, off_t offset, size_t *p2p)
-{
-	return move((struct pl_stream_request *)io, shift, bytes, offset, p2p);
-}
-
-/* In a worker: what the request is for. */
-static ssize_t perform(struct pl_stream_request *r)
+bool pl_stream_request_ask(struct pl_stream_request *r)
 {
 	bool fixed = r->flags & PEERLANE_FIXED;
-	size_t p2p;
 
-	if (r->work) {
-		r->work(r->arg, 0, (struct pl_stream_io *)r);
-		r->work = NULL;
+	if (!r->asked && r->work)
+		r->refused = r->work->begin(r->arg, &r->what);
+	else if (!r->asked)
+		r->what = (struct pl_stream_what){
+			.bytes = fixed ? r->bytes_now : *r->bytes,
+			.offset = fixed ? r->offset_now : *r->offset,
+		};
+	r->asked = true;
+	return !r->refused;
+}
+
+/* In a worker: what the request is for. Without a call of the driver where a kernel serves, else as any caller would. */
+static ssize_t perform(struct pl_stream_request *r)
+{
+	unsigned int flags = r->flags & (PEERLANE_DURABLE | PL_IO_NO_P2P);
+	const struct pl_stream_what *what = &r->what;
+	struct pl_span span = r->span;
+	struct iovec iov;
+
+	if (!pl_stream_request_ask(r))
+		return r->refused;
+	/* The caller of an ordinary request is told of zero bytes at a place that is none. */
+	if (r->work && !what->bytes)
 		return 0;
-	}
-	return move(r, 0, fixed ? r->bytes_now : *r->bytes, fixed ? r->offset_now : *r->offset,
-		    &p2p);
+	iov = (struct iovec){ .iov_base = (char *)r->addr + what->shift, .iov_len = what->bytes };
+	if (!r->served)
+		return pl_io_vectored(r->file, r->op, &iov, 1, what->offset, flags, &r->p2p);
+	if (!span.err && what->shift > span.room)
+		span.err = span.past;
+	span.addr += what->shift;
+	span.room -= what->shift;
+	return pl_io_served(r->file, r->op, &span, what->bytes, what->offset, flags,
+			    &r->stream->queue, &r->p2p);
 }
 
 static void perform_held(struct pl_task *task)
@@ -114,7 +122,7 @@ static bool list_pop(struct pl_stream *s)
 		__atomic_fetch_sub(&s->ctx->streams_active, 1, __ATOMIC_RELAXED);
 	}
 	s->active = more;
-	s->looked = false;
+	s->look_until = 0;
 	pthread_mutex_unlock(&s->list_lock);
 	return more;
 }
@@ -149,6 +157,7 @@ void pl_stream_serve_drop(struct pl_task *task)
 	struct pl_stream_request *r;
 	bool more;
 
+	pl_flight_abort(s);
 	do {
 		r = list_first(s);
 		more = list_pop(s);
@@ -185,8 +194,8 @@ static void hint(struct pl_stream *s, bool after_first, unsigned int nr)
 	}
 }
 
-/* While the first request is copied: those after it, as far as the stream's share goes. */
-static void hint_next(struct pl_lane_queue *queue)
+/* As far as the stream's share goes. */
+void pl_stream_hint_next(struct pl_lane_queue *queue)
 {
 	struct pl_stream *s =
 		(struct pl_stream *)((char *)queue - offsetof(struct pl_stream, queue));
@@ -196,6 +205,12 @@ static void hint_next(struct pl_lane_queue *queue)
 	hint(s, true, share > 2 ? share - 1 : 1);
 }
 
+/* Whether a worker has been with one stream for long enough: until @turn, if others wait. */
+static bool turn_over(struct pl_stream *s, uint64_t turn)
+{
+	return pl_now_ns() > turn && pl_tasks_waiting(&s->ctx->stream_workers);
+}
+
 /*
  * Whether the kernel of a request has begun. If not, others come first: the GPU runs so many
  * kernels at a time and no more, and those that run must find a worker and a lane to end. It may
@@ -203,13 +218,15 @@ static void hint_next(struct pl_lane_queue *queue)
  */
 static bool kernel_here(struct pl_stream *s, uint32_t number)
 {
-	uint64_t until = s->looked ? 0 : pl_now_ns() + LOOK_NS;
+	uint64_t turn = pl_now_ns() + TURN_NS;
 
+	if (!s->look_until)
+		s->look_until = pl_now_ns() + LOOK_NS;
 	do {
 		if (s->ctx->gpu->ops->serve_state(s->serve, number) != PL_SERVE_COMING)
 			return true;
 		pl_cpu_relax();
-	} while (pl_now_ns() < until);
+	} while (pl_now_ns() < s->look_until && !turn_over(s, turn));
 	return false;
 }
 
@@ -232,35 +249,68 @@ static ssize_t serve_one(struct pl_stream *s, struct pl_stream_request *r)
 	if (ops->serve_state(s->serve, r->before) != PL_SERVE_GONE)
 		return -EBUSY;
 	s->queue.number = r->number;
-	s->queue.hint = is_known(s) ? hint_next : NULL;
+	s->queue.hint = is_known(s) ? pl_stream_hint_next : NULL;
 	ops->serve_begin(s->serve, r->number);
 	return perform(r);
 }
 
-/* In a worker for streams: serves a stream as long as the kernels of its requests come. */
+/* Gives the stream back, to be seen to after all others that wait; it may be gone at once. */
+static void put_back(struct pl_stream *s)
+{
+	if (pl_task_post(&s->ctx->stream_workers, &s->task))
+		pl_stream_serve_drop(&s->task);
+}
+
+/* Does the first request in steps, until it is done or another stream waits for a worker. */
+static enum pl_flight_step fly(struct pl_stream *s, struct pl_stream_request *r, ssize_t *n)
+{
+	uint64_t turn = pl_now_ns() + TURN_NS;
+	enum pl_flight_step step;
+
+	while ((step = pl_flight_step(s, r, n)) == PL_FLIGHT_UNDER_WAY && !turn_over(s, turn)) {
+		if (pl_now_ns() - s->flight.began > LONG_NS)
+			nanosleep(&nap, NULL);
+		pl_cpu_relax();
+	}
+	return step;
+}
+
+/* The kernel of the first request has still to come. */
+static void wait_behind(struct pl_stream *s)
+{
+	bool late = pl_now_ns() >= s->look_until;
+
+	hint(s, false, 1);
+	put_back(s);
+	if (late)
+		nanosleep(&nap, NULL);
+}
+
+/* In a worker for streams: serves a stream as long as the kernels of its requests come, and nobody else waits. */
 void pl_stream_serve(struct pl_task *task)
 {
-	const struct timespec nap = { .tv_nsec = NAP_NS };
 	struct pl_stream *s = (struct pl_stream *)task;
 	struct pl_stream_request *r;
+	enum pl_flight_step step;
+	bool more = true;
 	ssize_t n;
-	bool more;
 
-	do {
+	while (more) {
 		r = list_first(s);
-		if (!kernel_here(s, r->number)) {
-			s->looked = true;
-			hint(s, false, 1);
-			if (pl_task_post(&s->ctx->stream_workers, &s->task))
-				pl_stream_serve_drop(&s->task);
-			else
-				nanosleep(&nap, NULL);
+		if (!pl_flight_under_way(&s->flight) && !kernel_here(s, r->number)) {
+			wait_behind(s);
 			return;
 		}
-		n = serve_one(s, r);
+		step = fly(s, r, &n);
+		if (step == PL_FLIGHT_UNDER_WAY) {
+			put_back(s);
+			return;
+		}
+		if (step == PL_FLIGHT_NONE)
+			n = serve_one(s, r);
 		more = list_pop(s);
 		finish(r, n);
-	} while (more);
+	}
 }
 
 /* ------------------------------------------------------------------ held */

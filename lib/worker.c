@@ -111,6 +111,7 @@ static bool work(struct pl_workers *w)
 		w->tasks = task->next;
 		if (!w->tasks)
 			w->tasks_end = &w->tasks;
+		__atomic_store_n(&w->waiting, w->waiting - 1, __ATOMIC_RELAXED);
 		pthread_mutex_unlock(&w->lock);
 		task->run(task);
 		pthread_mutex_lock(&w->lock);
@@ -285,9 +286,11 @@ int pl_task_post(struct pl_workers *w, struct pl_task *task)
 	task->next = NULL;
 	*w->tasks_end = task;
 	w->tasks_end = &task->next;
+	__atomic_store_n(&w->waiting, w->waiting + 1, __ATOMIC_RELAXED);
 	call(w, 1);
 	if (!w->nr) {
 		/* Nobody will ever come for it. */
+		__atomic_store_n(&w->waiting, 0, __ATOMIC_RELAXED);
 		w->tasks = NULL;
 		w->tasks_end = &w->tasks;
 		err = -EAGAIN;

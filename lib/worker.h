@@ -32,6 +32,7 @@ struct pl_workers {
 	pthread_cond_t left;  /* a helper left a crew */
 	struct pl_crew *crews;
 	struct pl_task *tasks, **tasks_end;
+	unsigned int waiting; /* of those; also read without the lock */
 	struct peerlane *ctx;
 	const char *name; /* of the threads */
 	pthread_t *threads;
@@ -66,6 +67,12 @@ void pl_crew_dismiss(struct peerlane *ctx, struct pl_crew *crew);
 /* Has @task run by a worker. -EAGAIN when no thread could be made at all; -ECANCELED when the
  * workers have ended. */
 int pl_task_post(struct pl_workers *w, struct pl_task *task);
+
+/* Whether there are tasks that no worker has begun. */
+static inline bool pl_tasks_waiting(const struct pl_workers *w)
+{
+	return __atomic_load_n(&w->waiting, __ATOMIC_RELAXED);
+}
 
 /* A mutex whose waiters look again for a moment before they sleep: for locks held very shortly. */
 void pl_lock_init(pthread_mutex_t *lock);

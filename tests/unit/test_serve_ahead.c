@@ -3,6 +3,7 @@
  * given out only if it is what the file has when the stream gets there. */
 #include "fake/serve_fixture.h"
 
+#include "lane.h"
 #include "stream.h"
 
 #define CALL (256 * KIB) /* shorter ones are not read ahead */
@@ -191,13 +192,23 @@ struct guess {
 	ssize_t n;
 };
 
-static void read_elsewhere(void *arg, int err, struct pl_stream_io *io)
+static int read_elsewhere(void *arg, struct pl_stream_what *what)
 {
 	struct guess *g = arg;
-	size_t p2p;
 
-	g->n = err ? err : pl_stream_io(io, 0, CALL, g->at, &p2p);
+	*what = (struct pl_stream_what){ .bytes = CALL, .offset = g->at };
+	return 0;
 }
+
+static void note_count(void *arg, ssize_t n, size_t p2p)
+{
+	struct guess *g = arg;
+
+	(void)p2p;
+	g->n = n;
+}
+
+static const struct pl_stream_work elsewhere = { read_elsewhere, note_count };
 
 /* What was announced is not what is read: nothing is wrong, and right ones are still read ahead later on. */
 static void test_wrong_guesses(void **state)
@@ -213,7 +224,7 @@ static void test_wrong_guesses(void **state)
 	for (unsigned int i = 0; i < 200; i++) {
 		guesses[i].at = (off_t)(i % NR_CALLS * CALL);
 		assert_int_equal(pl_stream_run(file, PEERLANE_READ, to(addr), CALL,
-					       guesses[i].at + (off_t)i + 1, stream, read_elsewhere,
+					       guesses[i].at + (off_t)i + 1, stream, &elsewhere,
 					       &guesses[i], &queued),
 				 0);
 		if (i % 16 == 15) {
@@ -257,11 +268,135 @@ static void test_closed(void **state)
 	assert_int_equal(cu.cuMemFree_v2(addr), 0);
 }
 
+/* ------------------------------------------------------------------ several under way */
+
+#define NR_STREAMS 16u /* more than there are workers for them */
+
+struct many {
+	void *streams[NR_STREAMS];
+	ssize_t results[NR_STREAMS];
+	uint64_t addr;
+	struct gate gate;
+};
+
+/* One read on each stream, read ahead; the GPU copies nothing. */
+static void many_start(struct many *m)
+{
+	m->addr = gpu_alloc(NR_STREAMS * CALL);
+	m->gate = (struct gate){ 0, 0 };
+	assert_int_equal(cu.cuMemsetD8Async(m->addr, 0xa5, NR_STREAMS * CALL, NULL), 0);
+	sync_stream(NULL);
+	for (unsigned int i = 0; i < NR_STREAMS; i++) {
+		off_t at = (off_t)(i * CALL);
+
+		m->results[i] = -1;
+		m->streams[i] = stream_make();
+		assert_int_equal(cu.cuLaunchHostFunc(m->streams[i], wait_at_gate, &m->gate), 0);
+		read_call(m->addr + i * CALL, &at, &m->results[i], m->streams[i]);
+	}
+	/* Time for all to be read ahead. */
+	nap_ms(200);
+	strict(FAKE_STRICT_CALLS | FAKE_STALL);
+	gate_open(&m->gate);
+}
+
+static void many_end(struct many *m, ssize_t result)
+{
+	for (unsigned int i = 0; i < NR_STREAMS; i++) {
+		sync_stream(m->streams[i]);
+		assert_int_equal(m->results[i], result);
+		assert_int_equal(cu.cuStreamDestroy_v2(m->streams[i]), 0);
+	}
+	strict(FAKE_STRICT_CALLS);
+	if (result > 0) {
+		assert_like_file(m->addr, 0, NR_STREAMS * CALL);
+	} else {
+		assert_int_equal(cu.cuMemcpyDtoH_v2(scratch, m->addr, NR_STREAMS * CALL), 0);
+		for (size_t k = 0; k < NR_STREAMS * CALL; k++)
+			if (scratch[k] != 0xa5)
+				fail_msg("byte %zu was written after all", k);
+	}
+	assert_int_equal(cu.cuMemFree_v2(m->addr), 0);
+}
+
+/* Whether files are read ahead at all, here. */
+static bool reads_ahead(void)
+{
+	uint64_t addr = gpu_alloc(NR_CALLS * CALL), got = read_all(1, addr);
+
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+	return got;
+}
+
+/* More copies are under way than there are workers to wait for them. */
+static void test_more_than_workers(void **state)
+{
+	unsigned int most = 0;
+	struct many m;
+
+	(void)state;
+	open_quiet(0, 0);
+	if (!reads_ahead()) {
+		close_context();
+		skip();
+	}
+	many_start(&m);
+	for (unsigned int i = 0; i < 5000 && most < NR_STREAMS; i++) {
+		unsigned int now = (unsigned int)stats().in_flight;
+
+		most = now > most ? now : most;
+		nap_ms(1);
+	}
+	assert_int_equal(most, NR_STREAMS);
+	assert_in_range(stats().threads, 1, 6 + PL_STREAM_THREADS);
+	strict(FAKE_STRICT_CALLS);
+	many_end(&m, CALL);
+	assert_int_equal(stats().in_flight, 0);
+	close_context();
+}
+
+/* Copies that never come to an end are given up, and what they use is kept from others until their kernels have
+ * gone. */
+static void test_given_up(void **state)
+{
+	struct many m;
+
+	(void)state;
+	setenv("PEERLANE_THREADS", "6", 1);
+	open_context(0, 0, 300);
+	assert_int_equal(fdatasync(fd), 0);
+	nap_ms(120);
+	many_start(&m);
+	many_end(&m, -ETIMEDOUT);
+	assert_int_equal(stats().in_flight, 0);
+	for (unsigned int i = 0; i < 4; i++)
+		reads_ahead();
+	close_context();
+}
+
+/* The context is closed while copies are under way. */
+static void test_closed_under_way(void **state)
+{
+	struct many m;
+
+	(void)state;
+	for (unsigned int late = 0; late < 2; late++) {
+		open_quiet(0, 0);
+		many_start(&m);
+		nap_ms(late * 20);
+		strict(FAKE_STRICT_CALLS);
+		close_context();
+		many_end(&m, CALL);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(queued),	      TEST(waiting),	   TEST(switched_off), TEST(changed),
-		TEST(writes_between), TEST(wrong_guesses), TEST(closed),
+		TEST(queued),		TEST(waiting),		 TEST(switched_off),
+		TEST(changed),		TEST(writes_between),	 TEST(wrong_guesses),
+		TEST(closed),		TEST(more_than_workers), TEST(given_up),
+		TEST(closed_under_way),
 	};
 
 	return RUN_TESTS(tests);
