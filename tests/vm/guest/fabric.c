@@ -236,7 +236,10 @@ void fabric_connect(struct fabric *fabric)
 		 "hostid=5e0a2f6e-3f0d-4d0a-9a52-0c5f5b8f6a11,nr_io_queues=2,reconnect_delay=1,"
 		 "keep_alive_tmo=120,ctrl_loss_tmo=120",
 		 fabric->transport, address(fabric));
-	n = write(fd, text, strlen(text));
+	/* What is left of an io_uring that was closed may interrupt it. */
+	do {
+		n = write(fd, text, strlen(text));
+	} while (n < 0 && errno == EINTR);
 	if (n != (ssize_t)strlen(text))
 		fail("%s: errno %d", text, errno);
 	n = pread(fd, text, sizeof(text) - 1, 0);
