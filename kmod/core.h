@@ -134,7 +134,8 @@ u64 pl_bar_features(void);
  * @skip_bytes: @address - start of the first frame
  * @nr_mappings: mappings now
  * @making: mappings that the kernel may not have made known yet; of map.c
- * @making_lock: guards it
+ * @making_lock: guards it; taken with the lock of a process or @sem held
+ * @stopped: when @live ended
  * @uses: of devices of other modules; guarded by use.c
  * @nr_uses: how many
  */
@@ -162,6 +163,7 @@ struct pl_pin {
 	atomic_t nr_mappings;
 	struct list_head making;
 	struct mutex making_lock;
+	unsigned long stopped;
 	struct list_head uses;
 	atomic_t nr_uses;
 };

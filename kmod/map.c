@@ -3,6 +3,7 @@
  * Mappings of pinned GPU memory: ordinary pages in an ordinary shared mapping, so that direct I/O
  * takes references to them and hands them to the drive.
  */
+#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -12,6 +13,8 @@
 
 /* Pages put into a mapping at a time; a multiple of a frame's. */
 #define BATCH 64
+/* No mapping is being made for so long. */
+#define SETTLE_TIME HZ
 
 /*
  * A process that maps a pin. mmap() puts pages into a mapping before the kernel makes it known, so
@@ -185,11 +188,10 @@ int pl_map(struct pl_file *file, struct vm_area_struct *vma)
 	vma->vm_ops = &map_ops;
 	vma->vm_private_data = pin;
 
-	err = making_add(pin, vma->vm_mm);
-	if (err)
-		goto err_put;
 	down_read(&pin->sem);
-	err = pin->live ? insert_all(pin, vma) : -ENODEV;
+	err = pin->live ? making_add(pin, vma->vm_mm) : -ENODEV;
+	if (!err)
+		err = insert_all(pin, vma);
 	up_read(&pin->sem);
 	if (err)
 		goto err_put;
@@ -212,8 +214,8 @@ void pl_map_empty(struct pl_pin *pin)
 
 /*
  * Of a pin that is not live any more: take the pages out of mappings that were being made as well, and
- * tell whether that is all of them. One that still is being made soon will not be; but the caller may
- * itself hold the lock of its process, so this is nothing to wait for without end.
+ * tell whether that is all of them. One that still is being made soon will not be. The lock of its process
+ * may be held for something else, by one that waits for the caller even: after a while it does not count.
  */
 bool pl_map_settle(struct pl_pin *pin)
 {
@@ -221,7 +223,7 @@ bool pl_map_settle(struct pl_pin *pin)
 
 	mutex_lock(&pin->making_lock);
 	if (!list_empty(&pin->making)) {
-		all = !making_prune(pin, NULL);
+		all = !making_prune(pin, NULL) || time_after(jiffies, pin->stopped + SETTLE_TIME);
 		pl_map_empty(pin);
 	}
 	mutex_unlock(&pin->making_lock);

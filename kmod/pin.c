@@ -124,6 +124,8 @@ static void pin_stop(struct pl_pin *pin, bool revoke)
 
 	down_write(&pin->sem);
 	was_live = pin->live;
+	if (was_live)
+		pin->stopped = jiffies;
 	pin->live = false;
 	if (revoke)
 		pin->revoked = true;
