@@ -400,15 +400,16 @@ int pl_ahead_hint(struct peerlane_file *f, off_t offset, size_t bytes)
 }
 
 /* Claims the piece that begins at @offset and is no shorter than @least and no longer than @most; from the page cache if
- * @cached. */
+ * @cached, in pinned memory if @pinned. */
 static struct pl_piece *claim(struct pl_ahead *a, off_t offset, size_t least, size_t most,
-			      bool cached)
+			      bool cached, bool pinned)
 {
 	struct pl_piece *p;
 
 	pthread_mutex_lock(&a->lock);
 	p = find(a, offset);
-	if (p && (p->claimed || p->bytes < least || p->bytes > most || (cached && !p->cached)))
+	if (p && (p->claimed || p->bytes < least || p->bytes > most || (cached && !p->cached) ||
+		  (pinned && !p->lane->pinned)))
 		p = NULL;
 	if (p) {
 		p->claimed = true;
@@ -421,7 +422,7 @@ static struct pl_piece *claim(struct pl_ahead *a, off_t offset, size_t least, si
 
 struct pl_piece *pl_ahead_claim(struct peerlane_file *f, off_t offset, size_t bytes)
 {
-	return claim(&f->ahead, offset, bytes, bytes, true);
+	return claim(&f->ahead, offset, bytes, bytes, true, true);
 }
 
 bool pl_ahead_fresh(struct peerlane_file *f, const struct pl_piece *p)
@@ -444,9 +445,10 @@ void pl_ahead_stale(struct peerlane_file *f, struct pl_piece *p)
 	pthread_mutex_unlock(&f->ahead.lock);
 }
 
-struct pl_piece *pl_ahead_take(struct peerlane_file *f, off_t offset, size_t most, bool *stale)
+struct pl_piece *pl_ahead_take(struct peerlane_file *f, off_t offset, size_t most, bool pinned,
+			       bool *stale)
 {
-	struct pl_piece *p = claim(&f->ahead, offset, 1, most, false);
+	struct pl_piece *p = claim(&f->ahead, offset, 1, most, false, pinned);
 
 	if (!p || (pl_piece_arrived(p, f) && pl_ahead_fresh(f, p)))
 		return p;

@@ -63,8 +63,9 @@ int pl_ahead_hint(struct peerlane_file *file, off_t offset, size_t bytes);
 struct pl_piece *pl_ahead_claim(struct peerlane_file *file, off_t offset, size_t bytes);
 bool pl_ahead_fresh(struct peerlane_file *file, const struct pl_piece *piece);
 void pl_ahead_stale(struct peerlane_file *file, struct pl_piece *piece);
-/* For place.c: the piece that begins at @offset and is no longer than @most, full and as a read now would give it.
- * NULL: there is none; *@stale: nor any other that could be used. */
-struct pl_piece *pl_ahead_take(struct peerlane_file *file, off_t offset, size_t most, bool *stale);
+/* For place.c: the piece that begins at @offset and is no longer than @most, full and as a read now would give it;
+ * @pinned: a kernel will read it. NULL: there is none; *@stale: nor any other that could be used. */
+struct pl_piece *pl_ahead_take(struct peerlane_file *file, off_t offset, size_t most, bool pinned,
+			       bool *stale);
 
 #endif

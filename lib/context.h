@@ -53,6 +53,8 @@ struct peerlane {
 	struct pl_stream *streams;
 	unsigned int stream_requests; /* queued on a stream and not done; atomic */
 	unsigned int streams_active;  /* served ones with requests; atomic */
+	unsigned int streams_flying;  /* of those, that take steps: flight.c; atomic */
+	unsigned int streams_blocked; /* of those, whose worker waits; atomic */
 };
 
 /* -EOWNERDEAD in a forked child, -EINVAL for NULL, else 0. */

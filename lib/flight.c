@@ -30,14 +30,21 @@ static bool begin(struct pl_stream *s, struct pl_stream_request *r)
 	f->began = pl_now_ns();
 	f->deadline = pl_deadline_ns(s->ctx);
 	pl_stat_add(&pl_ctx_stats(s->ctx)->in_flight, 1);
+	__atomic_fetch_add(&s->ctx->streams_flying, 1, __ATOMIC_RELAXED);
 	return true;
+}
+
+static void end(struct pl_stream *s)
+{
+	s->flight.piece = NULL;
+	__atomic_fetch_sub(&s->ctx->streams_flying, 1, __ATOMIC_RELAXED);
+	pl_stat_sub(&pl_ctx_stats(s->ctx)->in_flight, 1);
 }
 
 /* It leads to nothing; the request is as it was. */
 static enum pl_flight_step give_up(struct pl_stream *s)
 {
-	s->flight.piece = NULL;
-	pl_stat_sub(&pl_ctx_stats(s->ctx)->in_flight, 1);
+	end(s);
 	return PL_FLIGHT_NONE;
 }
 
@@ -49,12 +56,11 @@ static enum pl_flight_step land(struct pl_stream *s, struct pl_stream_request *r
 	size_t bytes = f->piece->bytes;
 
 	pl_piece_drop(f->piece, ctx);
-	f->piece = NULL;
+	end(s);
 	if (n > 0) {
 		pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_COPY, bytes);
 		pl_stat_add(&pl_ctx_stats(ctx)->ahead_bytes, bytes);
 	}
-	pl_stat_sub(&pl_ctx_stats(ctx)->in_flight, 1);
 	pl_stats_request(&ctx->stats, r->op, bytes, n, pl_now_ns() - f->began);
 	*result = n;
 	return PL_FLIGHT_LANDED;
@@ -146,5 +152,5 @@ void pl_flight_abort(struct pl_stream *s)
 		pl_cpu_relax();
 	}
 	pl_piece_drop(f->piece, s->ctx);
-	give_up(s);
+	end(s);
 }

@@ -18,7 +18,8 @@ bool pl_place_begin(struct pl_place *w)
 
 	if (w->stop || w->at == seg->bytes || w->nr == PL_PLACE_COPIES)
 		return false;
-	p = pl_ahead_take(seg->op->file, seg->offset + (off_t)w->at, seg->bytes - w->at, &w->stop);
+	p = pl_ahead_take(seg->op->file, seg->offset + (off_t)w->at, seg->bytes - w->at, q,
+			  &w->stop);
 	if (!p)
 		return false;
 	copy = (struct pl_copy){ .dst = seg->addr + w->at, .src = p->lane->mem, .bytes = p->bytes };

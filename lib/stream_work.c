@@ -144,10 +144,19 @@ static bool list_push(struct pl_stream *s, struct pl_stream_request *r)
 	return idle;
 }
 
+/* Gives the stream back, to be seen to after all others that wait; it may be gone at once. @patient: nobody need
+ * hurry for it. */
+static void put_back(struct pl_stream *s, bool patient)
+{
+	s->task.patient = patient;
+	if (pl_task_post(&s->ctx->stream_workers, &s->task))
+		pl_stream_serve_drop(&s->task);
+}
+
 void pl_stream_serve_add(struct pl_stream *s, struct pl_stream_request *r)
 {
-	if (list_push(s, r) && pl_task_post(&s->ctx->stream_workers, &s->task))
-		pl_stream_serve_drop(&s->task);
+	if (list_push(s, r))
+		put_back(s, false);
 }
 
 /* The context is going away, or there is no thread to be had. */
@@ -205,10 +214,13 @@ void pl_stream_hint_next(struct pl_lane_queue *queue)
 	hint(s, true, share > 2 ? share - 1 : 1);
 }
 
-/* Whether a worker has been with one stream for long enough: until @turn, if others wait. */
-static bool turn_over(struct pl_stream *s, uint64_t turn)
+/* Whether a worker that came to a stream at @since has been with it for long enough: others wait. */
+static bool turn_over(struct pl_stream *s, uint64_t since)
 {
-	return pl_now_ns() > turn && pl_tasks_waiting(&s->ctx->stream_workers);
+	uint64_t now = pl_now_ns();
+
+	return (now > since + TURN_NS && pl_tasks_waiting(&s->ctx->stream_workers, false)) ||
+	       (now > since + LOOK_NS && pl_tasks_waiting(&s->ctx->stream_workers, true));
 }
 
 /*
@@ -218,15 +230,15 @@ static bool turn_over(struct pl_stream *s, uint64_t turn)
  */
 static bool kernel_here(struct pl_stream *s, uint32_t number)
 {
-	uint64_t turn = pl_now_ns() + TURN_NS;
+	uint64_t since = pl_now_ns();
 
 	if (!s->look_until)
-		s->look_until = pl_now_ns() + LOOK_NS;
+		s->look_until = since + LOOK_NS;
 	do {
 		if (s->ctx->gpu->ops->serve_state(s->serve, number) != PL_SERVE_COMING)
 			return true;
 		pl_cpu_relax();
-	} while (pl_now_ns() < s->look_until && !turn_over(s, turn));
+	} while (pl_now_ns() < s->look_until && !turn_over(s, since));
 	return false;
 }
 
@@ -254,20 +266,13 @@ static ssize_t serve_one(struct pl_stream *s, struct pl_stream_request *r)
 	return perform(r);
 }
 
-/* Gives the stream back, to be seen to after all others that wait; it may be gone at once. */
-static void put_back(struct pl_stream *s)
-{
-	if (pl_task_post(&s->ctx->stream_workers, &s->task))
-		pl_stream_serve_drop(&s->task);
-}
-
 /* Does the first request in steps, until it is done or another stream waits for a worker. */
 static enum pl_flight_step fly(struct pl_stream *s, struct pl_stream_request *r, ssize_t *n)
 {
-	uint64_t turn = pl_now_ns() + TURN_NS;
+	uint64_t since = pl_now_ns();
 	enum pl_flight_step step;
 
-	while ((step = pl_flight_step(s, r, n)) == PL_FLIGHT_UNDER_WAY && !turn_over(s, turn)) {
+	while ((step = pl_flight_step(s, r, n)) == PL_FLIGHT_UNDER_WAY && !turn_over(s, since)) {
 		if (pl_now_ns() - s->flight.began > LONG_NS)
 			nanosleep(&nap, NULL);
 		pl_cpu_relax();
@@ -280,10 +285,29 @@ static void wait_behind(struct pl_stream *s)
 {
 	bool late = pl_now_ns() >= s->look_until;
 
+	struct peerlane *ctx = s->ctx;
+
 	hint(s, false, 1);
-	put_back(s);
-	if (late)
+	put_back(s, late);
+	if (late && !pl_tasks_waiting(&ctx->stream_workers, false))
 		nanosleep(&nap, NULL);
+}
+
+/*
+ * Does the first request as any other, and waits for it. False: not now. A worker must be left for requests that are
+ * done in steps: they are soon done, and others may wait for disks.
+ */
+static bool wait_for(struct pl_stream *s, struct pl_stream_request *r, ssize_t *n)
+{
+	struct peerlane *ctx = s->ctx;
+	bool may = __atomic_add_fetch(&ctx->streams_blocked, 1, __ATOMIC_RELAXED) <
+			   PL_STREAM_THREADS ||
+		   !__atomic_load_n(&ctx->streams_flying, __ATOMIC_RELAXED);
+
+	if (may)
+		*n = serve_one(s, r);
+	__atomic_fetch_sub(&ctx->streams_blocked, 1, __ATOMIC_RELAXED);
+	return may;
 }
 
 /* In a worker for streams: serves a stream as long as the kernels of its requests come, and nobody else waits. */
@@ -302,12 +326,11 @@ void pl_stream_serve(struct pl_task *task)
 			return;
 		}
 		step = fly(s, r, &n);
-		if (step == PL_FLIGHT_UNDER_WAY) {
-			put_back(s);
+		if (step == PL_FLIGHT_UNDER_WAY ||
+		    (step == PL_FLIGHT_NONE && !wait_for(s, r, &n))) {
+			put_back(s, false);
 			return;
 		}
-		if (step == PL_FLIGHT_NONE)
-			n = serve_one(s, r);
 		more = list_pop(s);
 		finish(r, n);
 	}

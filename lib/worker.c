@@ -93,6 +93,14 @@ static void leave(struct pl_workers *w, struct pl_crew *crew)
 		pthread_cond_broadcast(&w->left);
 }
 
+/* Lock held. */
+static void count_task(struct pl_workers *w, const struct pl_task *task, int change)
+{
+	unsigned int *nr = task->patient ? &w->patient : &w->waiting;
+
+	__atomic_store_n(nr, *nr + (unsigned int)change, __ATOMIC_RELAXED);
+}
+
 /* Does one piece of work; lock held on entry and return. Returns false when there is none. */
 static bool work(struct pl_workers *w)
 {
@@ -111,7 +119,7 @@ static bool work(struct pl_workers *w)
 		w->tasks = task->next;
 		if (!w->tasks)
 			w->tasks_end = &w->tasks;
-		__atomic_store_n(&w->waiting, w->waiting - 1, __ATOMIC_RELAXED);
+		count_task(w, task, -1);
 		pthread_mutex_unlock(&w->lock);
 		task->run(task);
 		pthread_mutex_lock(&w->lock);
@@ -286,11 +294,11 @@ int pl_task_post(struct pl_workers *w, struct pl_task *task)
 	task->next = NULL;
 	*w->tasks_end = task;
 	w->tasks_end = &task->next;
-	__atomic_store_n(&w->waiting, w->waiting + 1, __ATOMIC_RELAXED);
+	count_task(w, task, 1);
 	call(w, 1);
 	if (!w->nr) {
 		/* Nobody will ever come for it. */
-		__atomic_store_n(&w->waiting, 0, __ATOMIC_RELAXED);
+		count_task(w, task, -1);
 		w->tasks = NULL;
 		w->tasks_end = &w->tasks;
 		err = -EAGAIN;

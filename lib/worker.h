@@ -24,6 +24,7 @@ struct pl_task {
 	struct pl_task *next;
 	void (*run)(struct pl_task *task);
 	void (*drop)(struct pl_task *task); /* instead, when the workers end first; may be NULL */
+	bool patient;			    /* nobody need hurry for it */
 };
 
 struct pl_workers {
@@ -32,7 +33,7 @@ struct pl_workers {
 	pthread_cond_t left;  /* a helper left a crew */
 	struct pl_crew *crews;
 	struct pl_task *tasks, **tasks_end;
-	unsigned int waiting; /* of those; also read without the lock */
+	unsigned int waiting, patient; /* of those; also read without the lock */
 	struct peerlane *ctx;
 	const char *name; /* of the threads */
 	pthread_t *threads;
@@ -68,10 +69,10 @@ void pl_crew_dismiss(struct peerlane *ctx, struct pl_crew *crew);
  * workers have ended. */
 int pl_task_post(struct pl_workers *w, struct pl_task *task);
 
-/* Whether there are tasks that no worker has begun. */
-static inline bool pl_tasks_waiting(const struct pl_workers *w)
+/* Whether there are tasks that no worker has begun; patient ones, if @patient. */
+static inline bool pl_tasks_waiting(const struct pl_workers *w, bool patient)
 {
-	return __atomic_load_n(&w->waiting, __ATOMIC_RELAXED);
+	return __atomic_load_n(patient ? &w->patient : &w->waiting, __ATOMIC_RELAXED);
 }
 
 /* A mutex whose waiters look again for a moment before they sleep: for locks held very shortly. */

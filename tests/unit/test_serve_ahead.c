@@ -355,6 +355,113 @@ static void test_more_than_workers(void **state)
 	close_context();
 }
 
+/* Work that waits for something for long, as a disk would. */
+struct slow {
+	int begun, open; /* atomic */
+};
+
+static int slow_begin(void *arg, struct pl_stream_what *what)
+{
+	struct slow *w = arg;
+
+	*what = (struct pl_stream_what){ 0 };
+	__atomic_fetch_add(&w->begun, 1, __ATOMIC_RELAXED);
+	while (!__atomic_load_n(&w->open, __ATOMIC_ACQUIRE))
+		nap_ms(1);
+	return 0;
+}
+
+static void slow_end(void *arg, ssize_t n, size_t p2p)
+{
+	(void)arg;
+	(void)n;
+	(void)p2p;
+}
+
+static const struct pl_stream_work slow_work = { slow_begin, slow_end };
+
+/* Of a read whose copy has ended the stream is told, though others that wait for something could use all workers. */
+static void test_beside_slow_ones(void **state)
+{
+	struct slow slow = { 0, 0 };
+	void *streams[PL_STREAM_THREADS + 4];
+	struct many m;
+	bool queued;
+
+	(void)state;
+	open_quiet(0, 0);
+	if (!reads_ahead()) {
+		close_context();
+		skip();
+	}
+	many_start(&m);
+	while (stats().in_flight < NR_STREAMS)
+		nap_ms(1);
+	for (unsigned int i = 0; i < PL_STREAM_THREADS + 4; i++) {
+		streams[i] = stream_make();
+		assert_int_equal(pl_stream_run(file, PEERLANE_READ, to(m.addr), 0, 0, streams[i],
+					       &slow_work, &slow, &queued),
+				 0);
+	}
+	while (__atomic_load_n(&slow.begun, __ATOMIC_RELAXED) < (int)PL_STREAM_THREADS - 1)
+		nap_ms(1);
+	nap_ms(50);
+	strict(FAKE_STRICT_CALLS);
+	/* The end of a copy is seen, and then the result is told. */
+	for (unsigned int i = 0; i < 10000 && stats().in_flight; i++)
+		nap_ms(1);
+	assert_int_equal(stats().in_flight, 0);
+	__atomic_store_n(&slow.open, 1, __ATOMIC_RELEASE);
+	many_end(&m, CALL);
+	for (unsigned int i = 0; i < PL_STREAM_THREADS + 4; i++) {
+		sync_stream(streams[i]);
+		assert_int_equal(cu.cuStreamDestroy_v2(streams[i]), 0);
+	}
+	assert_int_equal(slow.begun, PL_STREAM_THREADS + 4);
+	close_context();
+}
+
+/* What was read ahead for calls into memory that is not pinned is not for kernels. */
+static void test_not_pinned(void **state)
+{
+	uint64_t addr = gpu_alloc(NR_CALLS * CALL);
+	ssize_t results[NR_CALLS];
+	void *stream = stream_make();
+
+	(void)state;
+	open_quiet(0, 0);
+	/* Enough for the stream to be served, and not for the rest. */
+	inject("cuMemHostRegister:2:2:100000,cuMemHostAlloc:2:2:100000");
+	for (unsigned int round = 0; round < 4; round++) {
+		for (unsigned int i = 0; i < NR_CALLS; i++) {
+			off_t at = (off_t)(i * CALL);
+
+			/* In between, what comes next is read ahead for calls. */
+			if (i == 2) {
+				sync_stream(stream);
+				strict(0);
+				for (unsigned int k = 2; k < 6; k++)
+					assert_int_equal(peerlane_read(file, to(addr + k * CALL),
+								       CALL, (off_t)(k * CALL)),
+							 CALL);
+				strict(FAKE_STRICT_CALLS);
+				i = 6;
+				at = (off_t)(i * CALL);
+			}
+			read_call(addr + i * CALL, &at, &results[i], stream);
+		}
+		sync_stream(stream);
+		for (unsigned int i = 6; i < NR_CALLS; i++)
+			assert_int_equal(results[i], CALL);
+		assert_like_file(addr, 0, NR_CALLS * CALL);
+	}
+	assert_true(stats().pool_bytes > 0 && stats().pool_failures > 0);
+	inject(NULL);
+	close_context();
+	assert_int_equal(cu.cuStreamDestroy_v2(stream), 0);
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+}
+
 /* Copies that never come to an end are given up, and what they use is kept from others until their kernels have
  * gone. */
 static void test_given_up(void **state)
@@ -393,10 +500,10 @@ static void test_closed_under_way(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(queued),		TEST(waiting),		 TEST(switched_off),
-		TEST(changed),		TEST(writes_between),	 TEST(wrong_guesses),
-		TEST(closed),		TEST(more_than_workers), TEST(given_up),
-		TEST(closed_under_way),
+		TEST(queued),	  TEST(waiting),	   TEST(switched_off),
+		TEST(changed),	  TEST(writes_between),	   TEST(wrong_guesses),
+		TEST(closed),	  TEST(more_than_workers), TEST(beside_slow_ones),
+		TEST(not_pinned), TEST(given_up),	   TEST(closed_under_way),
 	};
 
 	return RUN_TESTS(tests);
