@@ -79,19 +79,6 @@ static bool cache_fits(struct peerlane_file *f)
 	       !(f->ctx->opt.flags & PEERLANE_SAVE_CPU);
 }
 
-static bool same_time(struct timespec a, struct timespec b)
-{
-	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-static bool unchanged(const struct peerlane_file *f, const struct stat *seen)
-{
-	struct stat now;
-
-	return !fstat(f->fd, &now) && now.st_size == seen->st_size &&
-	       same_time(now.st_mtim, seen->st_mtim) && same_time(now.st_ctim, seen->st_ctim);
-}
-
 /* Notes the file's times; false when it was changed too recently for them to tell anything. */
 static bool look(struct peerlane_file *f, struct stat *seen)
 {
@@ -433,7 +420,7 @@ bool pl_ahead_fresh(struct peerlane_file *f, const struct pl_piece *p)
 	if (p->cached && (in < (int64_t)p->bytes || dirty ||
 			  pl_watch_changes(&f->ctx->watcher, a->watch) != a->changes))
 		return false;
-	return (p->cached || !in) && unchanged(f, &a->seen);
+	return (p->cached || !in) && pl_file_unchanged(f, &a->seen);
 }
 
 void pl_ahead_stale(struct peerlane_file *f, struct pl_piece *p)

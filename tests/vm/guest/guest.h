@@ -143,6 +143,8 @@ int slow_finish(struct slow *slow);
 
 /* The process runs @child, which must end with 0; or it is killed after @kill_ms unless that is 0. */
 bool raises_sigbus(const volatile char *at);
+/* victim.c: begins to look after its memory, until @stop is closed. */
+pid_t victim_start(int *stop, uint32_t *handle);
 void in_child(void (*child)(void *), void *data, unsigned int kill_ms);
 
 /* The tests; each in a file of its subject. */
