@@ -55,13 +55,42 @@ static bool only_ahead(const struct pl_job *job, const struct pl_fill *f, bool m
 	return met_cold || !pl_cache_ready(f->file->fd, f->offset + (off_t)f->bytes - 1);
 }
 
-static bool cold(struct pl_job *job, const struct pl_fill *f)
+/*
+ * Reads a short unit that is in the page cache as a whole, which takes no longer than to ask whether it is. 1: it is, 0:
+ * it is not, -1: the file system does not tell.
+ */
+static int comes_at_once(struct pl_fill *f)
+{
+	struct iovec iov = { .iov_base = f->mem, .iov_len = f->bytes };
+	ssize_t n = preadv2(f->file->fd, &iov, 1, f->offset, RWF_NOWAIT);
+
+	/* Also all there is up to the end of the file. */
+	if (n == (ssize_t)f->bytes || (n > 0 && f->offset + n == pl_file_size(f->file)))
+		f->got = (size_t)n;
+	return f->got ? 1 : n > 0 || (n < 0 && errno == EAGAIN) ? 0 : -1;
+}
+
+static void meet_cold(struct pl_job *job)
+{
+	__atomic_store_n(&job->met_cold, true, __ATOMIC_RELAXED);
+}
+
+static bool cold(struct pl_job *job, struct pl_fill *f)
 {
 	bool met_cold = __atomic_load_n(&job->met_cold, __ATOMIC_RELAXED), is_cold;
+	int at_once = -1;
 	int64_t in;
 
 	if (job->nr_units == 1 && f->bytes <= PLAIN_BYTES)
 		return false;
+	/* What is not there the kernel begins to read, and from then on says that it is: so only where all was there so
+	 * far, and the first is asked about. */
+	if (job->small && !met_cold && f->unit)
+		at_once = comes_at_once(f);
+	if (!at_once)
+		meet_cold(job);
+	if (at_once >= 0)
+		return !at_once;
 	in = pl_cache_resident(f->file->fd, f->offset, f->bytes);
 	if (in < 0)
 		return false;
@@ -70,11 +99,11 @@ static bool cold(struct pl_job *job, const struct pl_fill *f)
 	    (met_cold || !(f->unit % FEW_UNITS)))
 		is_cold = only_ahead(job, f, met_cold);
 	if (is_cold && !met_cold)
-		__atomic_store_n(&job->met_cold, true, __ATOMIC_RELAXED);
+		meet_cold(job);
 	return is_cold;
 }
 
-static bool want_direct(struct pl_job *job, const struct pl_seg *seg, const struct pl_fill *f)
+static bool want_direct(struct pl_job *job, const struct pl_seg *seg, struct pl_fill *f)
 {
 	if (f->file->fd_direct < 0 ||
 	    ((job->ctx->opt.flags & PEERLANE_NO_DIRECT) && f->file->fd >= 0))
@@ -104,6 +133,7 @@ static void plan_common(struct pl_job *job, unsigned int u, struct pl_fill *f)
 	f->durable = seg->op->flags & PEERLANE_DURABLE;
 	f->may_map = !f->durable && !seg->op->plain_write;
 	f->mapped = 0;
+	f->got = 0;
 }
 
 static void make_direct(struct pl_fill *f)

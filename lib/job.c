@@ -207,10 +207,7 @@ static unsigned int helpers(const struct pl_job *job)
 	if (job->op == PEERLANE_WRITE && job->nr_ops == 1 && !job->mapped &&
 	    !(job->segs[0].op->file->want_direct && job->ctx->ring_why))
 		return 0;
-	/* Faults of one folio wait for one another, so more threads on a short write gain nothing. */
-	share = job->small    ? (job->nr_units + 15) / 16
-		: job->mapped ? (job->nr_units + 3) / 4
-			      : (job->nr_units + 1) / 2;
+	share = job->small ? (job->nr_units + 23) / 24 : (job->nr_units + 1) / 2;
 	return share < max ? share : max;
 }
 

@@ -122,11 +122,12 @@ struct pl_job {
 	bool called;	/* helpers were called; only the thread that runs the job touches it */
 	bool mapped; /* a write that threads share, since it goes through a mapping of the file */
 
-	pthread_mutex_t lock; /* guards all below, the slots, and the lower half of the ops */
-	pthread_cond_t moved; /* a slot came free or the job ended */
-	unsigned int waiting; /* threads that wait for it */
-	unsigned int next;    /* first unit nobody has started */
-	unsigned int low;     /* all units before it are finished */
+	pthread_mutex_t lock;  /* guards all below, the slots, and the lower half of the ops */
+	pthread_cond_t moved;  /* a slot came free or the job ended */
+	unsigned int waiting;  /* threads that wait for it */
+	unsigned int next;     /* first unit nobody has started */
+	unsigned int low;      /* all units before it are finished */
+	unsigned int prepared; /* all units before it need not be mapped any more, see party.c */
 	unsigned int finished;
 	struct pl_run runs[PL_RUNS];
 	unsigned int nr_runs;
@@ -181,6 +182,7 @@ struct pl_fill {
 	bool durable;  /* RWF_DSYNC */
 	bool may_map;  /* a write that may go through a mapping of the file */
 	size_t mapped; /* bytes from the start that did */
+	size_t got;    /* bytes of a read that came while its way was chosen */
 };
 
 /* Where the bytes of unit @u sit in its slot. */

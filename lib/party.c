@@ -16,6 +16,8 @@
  * neighbours that come at once are joined to requests of several MiB, which disks take one by one. */
 #define PUSH_MANY 8
 #define LONG_UNIT (128u * 1024)
+/* How long a helper of one looks for the copy it waits for before it sleeps. */
+#define LOOKS 64u
 
 /* What came of the units of a list on the file side. */
 struct outcome {
@@ -64,7 +66,7 @@ static void fill_list(struct pl_job *job, const unsigned int *list, struct pl_fi
 		for (k = i + 1; k < n && job->op == PEERLANE_WRITE && !job->small; k++)
 			if (!pl_fill_join(fill, &fills[k]))
 				break;
-		got = pl_fill_sync(job, fill, 0, &err);
+		got = pl_fill_sync(job, fill, fill->got, &err);
 		share_out(job, list + i, k - i, got, err, fill->path, out + i);
 		if (fill->mapped)
 			note_touch(job, &touch, fill);
@@ -99,11 +101,44 @@ static void call_helpers(struct pl_job *job)
 	pl_crew_post(job->ctx, &job->crew, job->max_helpers);
 }
 
-/* A helper with nothing to take waits a moment for a slot. Lock held. */
-static void helper_wait(struct pl_job *job)
+/*
+ * While a write through a mapping waits for its copies, each who waits maps a unit that nobody has written yet: a fault
+ * takes as long as the copy. Lock held, dropped meanwhile; false: there is none.
+ */
+static bool prepare_one(struct pl_job *job)
+{
+	const struct pl_unit *unit;
+	const struct pl_seg *seg;
+
+	if (!job->mapped || job->small || !job->nr_runs)
+		return false;
+	if (job->prepared < job->low)
+		job->prepared = job->low;
+	if (job->prepared >= job->nr_units)
+		return false;
+	unit = &job->units[job->prepared++];
+	seg = &job->segs[unit->seg];
+	pthread_mutex_unlock(&job->lock);
+	pl_wmap_prepare(seg->op->file, seg->offset + (off_t)unit->at, unit->bytes);
+	pthread_mutex_lock(&job->lock);
+	return true;
+}
+
+/* A helper with nothing to take waits a moment for a slot; it has done so @times times. Lock held. */
+static void helper_wait(struct pl_job *job, unsigned int times)
 {
 	struct timespec ts;
 
+	if (prepare_one(job))
+		return;
+	/* To be woken takes as long as its share of a short write. */
+	if (job->mapped && job->nr_runs && times < LOOKS && job->ctx->workers.spin_ns) {
+		pthread_mutex_unlock(&job->lock);
+		for (int i = 0; i < 16; i++)
+			pl_cpu_relax();
+		pthread_mutex_lock(&job->lock);
+		return;
+	}
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	ts.tv_nsec += 100000;
 	if (ts.tv_nsec >= 1000000000) {
@@ -125,13 +160,14 @@ static bool all_taken(struct pl_job *job)
 
 static void run_helper(struct pl_job *job)
 {
-	unsigned int list[PL_TAKE], n;
+	unsigned int list[PL_TAKE], n, times = 0;
 	struct pl_fill fills[PL_TAKE];
 
 	pthread_mutex_lock(&job->lock);
 	while (!all_taken(job)) {
 		n = pl_pipe_take(job, list);
 		if (n) {
+			times = 0;
 			pthread_mutex_unlock(&job->lock);
 			for (unsigned int i = 0; i < n; i++)
 				pl_fill_plan(job, list[i], &fills[i]);
@@ -140,7 +176,7 @@ static void run_helper(struct pl_job *job)
 			continue;
 		}
 		if (!pl_pipe_issue(job) && !pl_pipe_poll(job) && !job->ended && !all_taken(job))
-			helper_wait(job);
+			helper_wait(job, times++);
 		pl_pipe_report(job);
 	}
 	pl_pipe_report(job);
@@ -332,7 +368,7 @@ static void run_owner(struct pl_job *job)
 		progress = pl_pipe_issue(job);
 		progress |= pl_pipe_poll(job);
 		pl_pipe_report(job);
-		if (progress) {
+		if (progress || prepare_one(job)) {
 			o.idle = 0;
 			continue;
 		}

@@ -16,6 +16,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
 #define PAGE 4096l
 /* Where windows begin, and the most one covers. */
 #define WINDOW (16l << 30)
@@ -223,6 +227,23 @@ bool pl_wmap_fits(struct peerlane_file *f, off_t offset, size_t bytes)
 		put(w);
 	}
 	return true;
+}
+
+void pl_wmap_prepare(struct peerlane_file *f, off_t offset, size_t bytes)
+{
+	off_t end = offset + (off_t)bytes, size, a = offset & -PAGE;
+	int64_t absent, clean;
+	struct pl_wmap *w;
+
+	if (end - (offset & -WINDOW) > WINDOW || !inside(f, end, &size))
+		return;
+	look(f, offset, end, &absent, &clean);
+	/* A page that is not in memory would be read. */
+	w = absent ? NULL : get(f, offset, end, size, true);
+	if (!w)
+		return;
+	madvise(w->map + (a - w->start), (size_t)(end - a), MADV_POPULATE_WRITE);
+	put(w);
 }
 
 static size_t copy(struct peerlane_file *f, struct pl_wmap *w, const void *mem, off_t offset,

@@ -43,6 +43,9 @@ bool pl_wmap_possible(int fd, unsigned long magic);
 /* Whether (nearly all of) a write of @bytes at @offset would go through a mapping now. If so, the
  * mapping is made ready for it: the pieces are to be written with @shared. */
 bool pl_wmap_fits(struct peerlane_file *file, off_t offset, size_t bytes);
+/* Maps what is about to be written so, while the data is still on its way: those who write it need not. The file's
+ * content stays as it is, but its pages count as written from then on. */
+void pl_wmap_prepare(struct peerlane_file *file, off_t offset, size_t bytes);
 /* Bytes written from the start; the rest is for the caller to write the plain way. With @shared it
  * is a piece of a write that several threads share. */
 size_t pl_wmap_write(struct peerlane_file *file, const void *mem, size_t bytes, off_t offset,

@@ -112,6 +112,90 @@ static void mixed(void **state)
 	sim_close(ctx, NULL, mem);
 }
 
+#define NR_SMALL 128u
+#define SMALL_STEP 40000u /* other pages than the neighbours', and not aligned */
+#define SMALL_BYTES 4096u
+#define PAST_END 1000u
+
+enum part { NONE, SOME, ALL };
+
+/* The last one passes the end. */
+static off_t small_offset(uintptr_t i)
+{
+	return (off_t)(i == NR_SMALL - 1 ? FILE_BYTES - PAST_END : i * SMALL_STEP);
+}
+
+static ssize_t small_bytes(uintptr_t i)
+{
+	return i == NR_SMALL - 1 ? (ssize_t)PAST_END : (ssize_t)SMALL_BYTES;
+}
+
+/* A batch of small reads from a file of which none, some or all is in memory: what is there is not read anew, what is
+ * not comes by the direct path. */
+static void small_batch(const char *env, enum part cached)
+{
+	const char *path = sim_make_file("small", FILE_BYTES, 1);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct peerlane_event events[NR_SMALL];
+	struct peerlane_io io[NR_SMALL];
+	struct peerlane_batch *batch;
+	struct peerlane_file *file;
+	struct peerlane_stats st;
+	struct peerlane *ctx;
+	char *mem, page[SMALL_BYTES];
+	bool cold;
+
+	sim_env(env);
+	ctx = sim_open(0);
+	file = sim_file(ctx, path, O_RDONLY);
+	mem = sim_alloc(ctx, MIB);
+	cold = gets_cold(file, path, mem);
+	/* The kernel is not to bring in more than it is asked for. */
+	assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM), 0);
+	for (uintptr_t i = 0; i < NR_SMALL; i++) {
+		io[i] = (struct peerlane_io){ .file = file,
+					      .addr = mem + i * SMALL_BYTES,
+					      .bytes = SMALL_BYTES,
+					      .offset = small_offset(i),
+					      .op = PEERLANE_READ,
+					      .cookie = (void *)i };
+		if (cached == ALL || (cached == SOME && i / 16 % 2 == 0))
+			assert_int_equal(pread(fd, page, SMALL_BYTES, io[i].offset),
+					 small_bytes(i));
+	}
+	assert_int_equal(peerlane_batch_create(ctx, NR_SMALL, &batch), 0);
+	assert_int_equal(peerlane_batch_submit(batch, io, NR_SMALL), 0);
+	assert_int_equal(peerlane_batch_wait(batch, NR_SMALL, events, NR_SMALL, NULL), NR_SMALL);
+	for (uintptr_t i = 0; i < NR_SMALL; i++) {
+		assert_int_equal(events[i].result, small_bytes((uintptr_t)events[i].cookie));
+		sim_assert_gpu(ctx, io[i].addr, (size_t)small_bytes(i), io[i].offset, 1);
+	}
+	st = sim_stats(ctx);
+	if (cold && cached != ALL)
+		assert_in_range(st.read.path_bytes[PEERLANE_PATH_DIRECT],
+				(cached == SOME ? NR_SMALL / 4 : NR_SMALL - 1) * SMALL_BYTES,
+				NR_SMALL * SMALL_BYTES);
+	if (cached == ALL)
+		assert_int_equal(st.read.path_bytes[PEERLANE_PATH_DIRECT], 0);
+	if (cached != NONE)
+		assert_in_range(st.read.path_bytes[PEERLANE_PATH_COPY],
+				(cached == SOME ? NR_SMALL / 4 : NR_SMALL - 1) * SMALL_BYTES,
+				NR_SMALL * SMALL_BYTES);
+	peerlane_batch_destroy(batch);
+	close(fd);
+	sim_close(ctx, NULL, mem);
+}
+
+static void small_batches(void **state)
+{
+	static const char *const envs[] = { "", "THREADS=6", "THREADS=6 SIM_ASYNC=100" };
+
+	(void)state;
+	for (unsigned int i = 0; i < 3; i++)
+		for (int part = NONE; part <= ALL; part++)
+			small_batch(envs[i], (enum part)part);
+}
+
 #define LONG_BYTES (96 * MIB)
 
 /* Somebody has read the head of a cold file, and the kernel reads ahead: that is not followed to the end. */
@@ -141,9 +225,9 @@ static void begun(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		sim_test(plain),   sim_test(host),	sim_test(async),
-		sim_test(no_ring), sim_test(no_direct), sim_test(small_pool),
-		sim_test(deep),	   sim_test(mixed),	sim_test(begun),
+		sim_test(plain),     sim_test(host),	      sim_test(async), sim_test(no_ring),
+		sim_test(no_direct), sim_test(small_pool),    sim_test(deep),  sim_test(mixed),
+		sim_test(begun),     sim_test(small_batches),
 	};
 
 	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown) ? 1 : 0;

@@ -593,6 +593,28 @@ static void synced(void **state)
 	end();
 }
 
+/* The pages are mapped while the data is on its way. If it does not come, they are as they were, and the next write
+ * goes through all the same. */
+static void no_data(void **state)
+{
+	static const char *const envs[] = { "THREADS=4", "THREADS=4 SIM_ASYNC=200" };
+
+	(void)state;
+	for (unsigned int i = 0; i < 2; i++) {
+		begin(envs[i]);
+		sim_gpu_pattern(ctx, gpu, MIB, 3 * MIB, 2);
+		assert_int_equal(peerlane_sim_inject(ctx, "copy", 0, 1000), 0);
+		assert_int_equal(peerlane_write(file, gpu, MIB, 3 * MIB, 0), -EREMOTEIO);
+		assert_int_equal(peerlane_sim_inject(ctx, "copy", 0, 0), 0);
+		sim_assert_file(path, 0, FILE_BYTES, 1);
+		write_mapped(gpu, MIB, 3 * MIB);
+		sim_assert_file(path, 0, 3 * MIB, 1);
+		sim_assert_file(path, 3 * MIB, MIB, 2);
+		sim_assert_file(path, 4 * MIB, FILE_BYTES - 4 * MIB, 1);
+		end();
+	}
+}
+
 #define mapped_test(name) cmocka_unit_test_setup(name, needs_fs)
 
 int main(void)
@@ -613,6 +635,7 @@ int main(void)
 		mapped_test(many_threads_large),
 		mapped_test(batch),
 		mapped_test(synced),
+		mapped_test(no_data),
 	};
 
 	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown) ? 1 : 0;
