@@ -26,7 +26,6 @@
 
 #include <errno.h>
 #include <linux/magic.h>
-#include <stddef.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -97,35 +96,6 @@ static bool look(struct peerlane_file *f, struct stat *seen)
 	return (now.tv_sec - seen->st_ctim.tv_sec) * 1000000000ll + now.tv_nsec -
 		       seen->st_ctim.tv_nsec >
 	       QUIET_NS;
-}
-
-/* Those of a crew: each takes the next piece until all are taken. */
-static void help(struct pl_crew *crew)
-{
-	struct pl_ahead *a = (struct pl_ahead *)((char *)crew - offsetof(struct pl_ahead, crew));
-	struct peerlane_file *f =
-		(struct peerlane_file *)((char *)a - offsetof(struct peerlane_file, ahead));
-	uint32_t i = __atomic_load_n(&a->nr_taken, __ATOMIC_RELAXED);
-
-	while (i != __atomic_load_n(&a->nr_queued, __ATOMIC_ACQUIRE)) {
-		if (!__atomic_compare_exchange_n(&a->nr_taken, &i, i + 1, false, __ATOMIC_RELAXED,
-						 __ATOMIC_RELAXED))
-			continue;
-		/* It may have been filled, dropped and asked for again: its state tells. */
-		i = __atomic_load_n(&a->queue[i % PL_AHEAD_PIECES], __ATOMIC_RELAXED);
-		pl_piece_fill(&a->pieces[i], f);
-		i = __atomic_load_n(&a->nr_taken, __ATOMIC_RELAXED);
-	}
-}
-
-static void queue_piece(struct pl_ahead *a, struct pl_piece *p)
-{
-	uint32_t i = __atomic_load_n(&a->nr_queued, __ATOMIC_RELAXED);
-
-	pl_piece_queue(p);
-	__atomic_store_n(&a->queue[i % PL_AHEAD_PIECES], (uint8_t)(p - a->pieces),
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&a->nr_queued, i + 1, __ATOMIC_RELEASE);
 }
 
 /* Drops the pieces that end before @offset and nobody has claimed, and that were guessed unless @told; lock held. */
@@ -287,7 +257,7 @@ static int ask(struct peerlane_file *f, struct pl_piece *p, bool made)
 	if (err >= 0 && (a->stale || (!p->told && p->turns != a->turns)))
 		err = -ECANCELED;
 	if (err == 1)
-		queue_piece(a, p);
+		pl_ahead_queue(a, p);
 	/* It is asked for by another one, or never. */
 	if (err < 0 && !p->told && a->tail > p->offset)
 		a->tail = p->offset;
@@ -332,7 +302,7 @@ static void ask_more(struct peerlane_file *f, size_t call_bytes, bool made)
 		queued += err == 1;
 	}
 	if (queued)
-		pl_crew_renew(f->ctx, &a->crew, help, queued);
+		pl_ahead_call(f, queued);
 }
 
 /* There was no room for a hint: what nobody came for in a long time goes. */
@@ -382,7 +352,7 @@ int pl_ahead_hint(struct peerlane_file *f, off_t offset, size_t bytes)
 	if (err == -EAGAIN)
 		crowded(f);
 	if (queued)
-		pl_crew_renew(f->ctx, &f->ahead.crew, help, queued);
+		pl_ahead_call(f, queued);
 	return err == -EAGAIN ? err : 0;
 }
 
@@ -469,26 +439,39 @@ static bool in_turn(struct peerlane_file *f, const struct pl_seg *seg)
 	return turn;
 }
 
+/* Puts in place what there is of it, and asks for what comes after it. */
+static void place_all(struct pl_place *w, struct pl_lane_queue *stream)
+{
+	struct peerlane_file *f = w->seg->op->file;
+
+	do {
+		while (pl_place_begin(w))
+			;
+		if (stream && stream->hint)
+			stream->hint(stream);
+		else
+			ask_more(f, w->seg->bytes, stream != NULL);
+		if (w->nr)
+			pl_ahead_help(f);
+		if (w->nr)
+			pl_place_end(w);
+	} while (w->nr || (w->placed && pl_place_begin(w)));
+}
+
 size_t pl_ahead_read(struct peerlane *ctx, const struct pl_seg *seg, int *err)
 {
 	struct pl_place w = { .ctx = ctx, .seg = seg };
 	struct pl_lane_queue *stream = seg->op->queue;
 	struct peerlane_file *f = seg->op->file;
-	bool known = stream && stream->hint;
 
 	*err = 0;
-	if (seg->host || !fits(f, seg->bytes) || (!known && !in_turn(f, seg)))
+	if (seg->host || !fits(f, seg->bytes) || (!(stream && stream->hint) && !in_turn(f, seg)))
 		return 0;
-	do {
-		while (pl_place_begin(&w))
-			;
-		if (known)
-			stream->hint(stream);
-		else
-			ask_more(f, seg->bytes, stream != NULL);
-		if (w.nr)
-			pl_place_end(&w);
-	} while (w.nr || (w.placed && pl_place_begin(&w)));
+	if (!stream)
+		__atomic_fetch_add(&f->ahead.readers, 1, __ATOMIC_RELAXED);
+	place_all(&w, stream);
+	if (!stream)
+		__atomic_fetch_sub(&f->ahead.readers, 1, __ATOMIC_RELAXED);
 	*err = w.err;
 	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_DIRECT, w.by_device);
 	pl_stats_path(&ctx->stats, PEERLANE_READ, PEERLANE_PATH_COPY, w.placed - w.by_device);

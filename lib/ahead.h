@@ -17,16 +17,17 @@
 struct peerlane_file;
 struct pl_seg;
 
-#define PL_AHEAD_PIECES 24u
+#define PL_AHEAD_PIECES 48u
 
 /* Of a file. */
 struct pl_ahead {
-	pthread_mutex_t lock; /* guards all below but the crew, tickets and pieces' states */
-	off_t next;	      /* the end of what was read in this run; -1: nothing */
-	off_t tail;	      /* the end of what was asked for */
-	unsigned int run;     /* reads that went on, in a row */
-	unsigned int need;    /* of those before anything is asked for */
-	unsigned int turns;   /* runs that have ended */
+	pthread_mutex_t
+		lock;	    /* guards all below but the crew, readers, tickets and pieces' states */
+	off_t next;	    /* the end of what was read in this run; -1: nothing */
+	off_t tail;	    /* the end of what was asked for */
+	unsigned int run;   /* reads that went on, in a row */
+	unsigned int need;  /* of those before anything is asked for */
+	unsigned int turns; /* runs that have ended */
 	unsigned int crowded; /* hints without room since a piece was last used */
 	bool refused;	      /* there is no io_uring for it */
 	bool watched;	      /* it was tried to */
@@ -36,7 +37,8 @@ struct pl_ahead {
 	uint64_t changes;
 	bool stale; /* it was changed since: nothing is asked for until all pieces are gone */
 	struct pl_piece pieces[PL_AHEAD_PIECES];
-	struct pl_crew crew; /* those who fill pieces */
+	struct pl_crew crew;  /* those who fill pieces */
+	unsigned int readers; /* calls that are under way; atomic */
 	/* The pieces that were queued, in this order, and how many of those were looked at; atomic. */
 	uint8_t queue[PL_AHEAD_PIECES];
 	uint32_t nr_queued, nr_taken;
@@ -57,6 +59,12 @@ size_t pl_ahead_read(struct peerlane *ctx, const struct pl_seg *seg, int *err);
  * of the driver. -EAGAIN: there is no room now.
  */
 int pl_ahead_hint(struct peerlane_file *file, off_t offset, size_t bytes);
+
+/* ahead_fill.c, for ahead.c: the piece is for those who fill, of whom @nr more have something to do. */
+void pl_ahead_queue(struct pl_ahead *ahead, struct pl_piece *piece);
+void pl_ahead_call(struct peerlane_file *file, unsigned int nr);
+/* One who waits for a copy fills a piece meanwhile, if that is better than to wait. */
+void pl_ahead_help(struct peerlane_file *file);
 
 /* For flight.c: claims the piece of these bytes, if it comes from the page cache; whether a read at this time would give
  * what is in one that is full; and what to do with it if not, or if it did not come. */

@@ -134,10 +134,13 @@ static unsigned int default_threads(void)
 {
 	unsigned int cpus = pl_nr_cpus();
 
-	/* The calling thread works too. More than a dozen only get in each other's way. */
+	/* Calling threads work too, and where there are several they must not be kept from their CPUs: what one of them
+	 * waits for, others do. More than a dozen only get in each other's way. */
 	if (cpus <= 2)
 		return 1;
-	return cpus * 3 / 4 < 12 ? cpus * 3 / 4 : 12;
+	if (cpus < 10)
+		return cpus * 3 / 4 < 6 ? cpus * 3 / 4 : 6;
+	return cpus * 5 / 8 < 12 ? cpus * 5 / 8 : 12;
 }
 
 static int fill_options(struct peerlane_options *o)
@@ -219,7 +222,7 @@ static int open_parts(struct peerlane *ctx)
 	err = pl_workers_init(ctx, &ctx->workers, ctx->opt.nr_threads, "peerlane");
 	if (err)
 		goto err_pool;
-	err = pl_workers_init(ctx, &ctx->stream_workers, PL_STREAM_THREADS, "peerlane-stream");
+	err = pl_workers_init(ctx, &ctx->stream_workers, pl_stream_threads(), "peerlane-stream");
 	if (err)
 		goto err_workers;
 	err = pl_buffers_init(&ctx->buffers);
@@ -237,6 +240,7 @@ static int open_parts(struct peerlane *ctx)
 		pthread_rwlock_init(&ctx->direct_locks[i], NULL);
 	pl_p2p_init(&ctx->p2p);
 	pl_watcher_init(&ctx->watcher);
+	pl_convoys_init(&ctx->convoys);
 	pthread_mutex_init(&ctx->files_lock, NULL);
 	pthread_mutex_init(&ctx->streams_lock, NULL);
 	return 0;
@@ -292,6 +296,7 @@ static void abandon(struct peerlane *ctx)
 	pl_files_fini(ctx);
 	pl_watcher_fini(&ctx->watcher);
 	pl_pool_abandon(&ctx->pool);
+	pl_convoys_fini(ctx, true);
 	pl_p2p_abandon(&ctx->p2p);
 	pl_buffers_fini(&ctx->buffers);
 	pl_stats_fini(&ctx->stats);
@@ -339,6 +344,7 @@ void peerlane_close(struct peerlane *ctx)
 	pl_workers_fini(&ctx->workers);
 	pl_watcher_fini(&ctx->watcher);
 	pl_pool_fini(ctx);
+	pl_convoys_fini(ctx, false);
 	/* Buffers before the module: they may be pinned for NVMe controllers. */
 	pl_buffers_fini(&ctx->buffers);
 	pl_p2p_fini(&ctx->p2p);

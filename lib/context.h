@@ -4,6 +4,7 @@
 #define PL_CONTEXT_H
 
 #include "buffer.h"
+#include "convoy.h"
 #include "error.h"
 #include "gpu.h"
 #include "lane.h"
@@ -29,6 +30,7 @@ struct peerlane {
 	struct pl_buffers buffers;
 	struct pl_p2p p2p;
 	struct pl_pool pool;
+	struct pl_convoys convoys;
 	struct pl_workers workers;
 	/* For requests of streams that are served: others may be kept by the driver for as long as
 	 * a stream waits. */

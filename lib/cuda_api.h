@@ -61,6 +61,14 @@ enum {
 #define PL_CU_EVENT_NO_TIMING 0x2u
 #define PL_CU_WAIT_GEQ 0x0u
 
+/* How copies of a list are made; CUDA 13. */
+struct pl_cu_copy_how {
+	int order; /* of the accesses to the source: */
+	int src_type, src_id, dst_type, dst_id;
+	unsigned int flags;
+};
+#define PL_CU_ORDER_STREAM 0x1
+
 /*
  * X(member, symbol, arguments, required). Names are those of the binary interface since CUDA 12.
  */
@@ -97,6 +105,10 @@ enum {
 	X(copy_to, "cuMemcpyHtoDAsync_v2", (pl_cu_ptr, const void *, size_t, void *), 1)           \
 	X(copy_from, "cuMemcpyDtoHAsync_v2", (void *, pl_cu_ptr, size_t, void *), 1)               \
 	X(copy_any, "cuMemcpyAsync", (pl_cu_ptr, pl_cu_ptr, size_t, void *), 1)                    \
+	X(copy_list, "cuMemcpyBatchAsync_v2",                                                      \
+	  (pl_cu_ptr *, pl_cu_ptr *, size_t *, size_t, struct pl_cu_copy_how *, size_t *, size_t,  \
+	   void *),                                                                                \
+	  0)                                                                                       \
 	X(set_async, "cuMemsetD8Async", (pl_cu_ptr, unsigned char, size_t, void *), 1)             \
 	X(stream_create, "cuStreamCreateWithPriority", (void **, unsigned int, int), 1)            \
 	X(stream_destroy, "cuStreamDestroy_v2", (void *), 1)                                       \

@@ -284,14 +284,12 @@ static size_t read_past_cache(int fd, const struct pl_fill *f, size_t got, int *
 	return got;
 }
 
-bool pl_fill_ahead(const struct peerlane_file *file, char *mem, size_t bytes, off_t offset,
-		   bool for_engine)
+bool pl_fill_ahead(const struct peerlane_file *file, char *mem, size_t bytes, off_t offset)
 {
 	struct pl_fill f = { .mem = mem, .bytes = bytes, .offset = offset };
 	int err;
 
-	if (for_engine && file->ctx->gpu->ops->dma)
-		return read_past_cache(file->fd, &f, 0, &err) == bytes;
+	/* Not past the caches: there are so many pieces that one has left them when it is copied. */
 	return read_plain(file->fd, &f, 0, &err) == bytes;
 }
 

@@ -11,6 +11,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Copies that are given to the driver as one list. */
+#define MAX_LIST 32u
+
 static __thread int last_result;
 
 int pl_cuda_check(int result)
@@ -187,6 +190,28 @@ static void cuda_queue_destroy(struct pl_gpu *gpu, struct pl_queue *q)
 	free(q);
 }
 
+/* Together, without the pause the engine makes between two. False: nothing was done, or not all. */
+static bool copy_list(struct pl_cuda *c, void *stream, enum pl_dir dir, const struct pl_copy *list,
+		      unsigned int nr)
+{
+	struct pl_cu_copy_how how = { .order = PL_CU_ORDER_STREAM };
+	struct pl_cuda_range seen = { .bytes = 0 };
+	pl_cu_ptr dst[MAX_LIST], src[MAX_LIST];
+	size_t bytes[MAX_LIST], first = 0;
+
+	if (!c->api.copy_list || nr < 2 || nr > MAX_LIST)
+		return false;
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!pl_cuda_alive(c, dir == PL_TO_GPU ? list[i].dst : list[i].src, list[i].bytes,
+				   &seen))
+			return false;
+		dst[i] = (pl_cu_ptr)(uintptr_t)list[i].dst;
+		src[i] = (pl_cu_ptr)(uintptr_t)list[i].src;
+		bytes[i] = list[i].bytes;
+	}
+	return !c->api.copy_list(dst, src, bytes, nr, &how, &first, 1, stream);
+}
+
 static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
 		     const struct pl_copy *list, unsigned int nr, struct pl_mark *mark)
 {
@@ -204,6 +229,9 @@ static int cuda_copy(struct pl_gpu *gpu, struct pl_queue *q, enum pl_dir dir,
 			nr = 0;
 		err = 0;
 	}
+	/* If the list cannot be, one by one tells which copy is the cause, and makes those before it. */
+	if (copy_list(c, q->stream, dir, list, nr))
+		nr = 0;
 	for (unsigned int i = 0; i < nr && !err; i++) {
 		if (dir == PL_TO_GPU)
 			err = pl_cuda_check_address(

@@ -90,6 +90,19 @@ void pl_cuda_leave(struct pl_cuda *c);
 /* Forgets all; without @release no driver call is made. */
 void pl_cuda_contexts_free(struct pl_cuda *c, bool release);
 
+/* Memory the driver knows. */
+struct pl_cuda_range {
+	pl_cu_ptr start;
+	size_t bytes;
+};
+
+/*
+ * Whether memory of the GPU is still there. A single copy of freed memory is refused and no harm is done; a kernel that
+ * touches it ends the context, and in a list of copies the driver takes it for the program's own. @seen is the range
+ * that was found last.
+ */
+bool pl_cuda_alive(struct pl_cuda *c, const void *addr, size_t bytes, struct pl_cuda_range *seen);
+
 /* gpu_cuda_scatter.c: many small copies as one kernel. The context is current. */
 bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_copy *list,
 			  unsigned int nr);

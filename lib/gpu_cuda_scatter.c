@@ -17,24 +17,29 @@ struct piece {
 
 static const struct peerlane_kernel scatter = { .name = "peerlane_scatter", .ptx = scatter_ptx };
 
-/*
- * Whether GPU memory is still there. A copy of freed memory is refused and no harm is done; a
- * kernel that touches it ends the context. @seen is the range that was found last.
- */
-static bool alive(struct pl_cuda *c, const void *addr, size_t bytes, struct pl_mem *seen)
+static bool in_range(const struct pl_cuda_range *r, pl_cu_ptr at, size_t bytes)
 {
-	uintptr_t at = (uintptr_t)addr;
+	return at - r->start < r->bytes && bytes <= r->bytes - (at - r->start);
+}
 
-	if (at - seen->base >= seen->bytes || bytes > seen->bytes - (at - seen->base))
-		if (c->gpu.ops->query(&c->gpu, addr, seen) || seen->kind == PL_MEM_HOST)
-			return false;
-	return at - seen->base < seen->bytes && bytes <= seen->bytes - (at - seen->base);
+bool pl_cuda_alive(struct pl_cuda *c, const void *addr, size_t bytes, struct pl_cuda_range *seen)
+{
+	static const int what[] = { PL_CU_PTR_MEMORY_TYPE, PL_CU_PTR_RANGE_START,
+				    PL_CU_PTR_RANGE_SIZE };
+	pl_cu_ptr at = (pl_cu_ptr)(uintptr_t)addr;
+	unsigned int type = 0;
+	void *where[] = { &type, &seen->start, &seen->bytes };
+
+	if (in_range(seen, at, bytes))
+		return true;
+	seen->bytes = 0;
+	return !c->api.pointer_attributes(3, what, where, at) && type && in_range(seen, at, bytes);
 }
 
 bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_copy *list,
 			  unsigned int nr)
 {
-	struct pl_mem seen = { .bytes = 0 };
+	struct pl_cuda_range seen = { .bytes = 0 };
 
 	/* Streams of the caller that wait for our transfers can take up all the channels on which a
 	 * kernel could start, and then it would wait for them; the copy engines have their own. */
@@ -43,7 +48,8 @@ bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_co
 		return false;
 	for (unsigned int i = 0; i < nr; i++)
 		if (list[i].bytes > MAX_PIECE_BYTES ||
-		    !alive(c, dir == PL_TO_GPU ? list[i].dst : list[i].src, list[i].bytes, &seen))
+		    !pl_cuda_alive(c, dir == PL_TO_GPU ? list[i].dst : list[i].src, list[i].bytes,
+				   &seen))
 			return false;
 	return true;
 }

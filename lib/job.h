@@ -203,10 +203,8 @@ size_t pl_fill_sync(struct pl_job *job, struct pl_fill *fill, size_t got, int *e
 bool pl_fill_is_plain(const struct pl_seg *seg);
 /* That read. As pl_op_result(); an error is also in @op. */
 ssize_t pl_fill_plain(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *seg);
-/* Reads all of [@offset, @offset + @bytes) through the page cache into pinned memory, past the
- * caches of the CPU for a copy engine; false if it is not all there. */
-bool pl_fill_ahead(const struct peerlane_file *file, char *mem, size_t bytes, off_t offset,
-		   bool for_engine);
+/* Reads all of [@offset, @offset + @bytes) through the page cache into pinned memory; false if it is not all there. */
+bool pl_fill_ahead(const struct peerlane_file *file, char *mem, size_t bytes, off_t offset);
 /* Whether a read of @seg alone, whole blocks, is one that the drive writes to GPU memory. */
 bool pl_fill_is_p2p(const struct peerlane *ctx, const struct pl_seg *seg);
 /* That read. All of it, or 0: then it is for a job, which finds out why. */

@@ -20,11 +20,11 @@ int pl_pool_init(struct pl_pool *pool, size_t pool_bytes, size_t slot_bytes)
 	size_t big, small;
 
 	memset(pool, 0, sizeof(*pool));
-	/* A quarter of the pool in small lanes for many small requests, the rest in big ones. */
-	small = pool_bytes / 4 / 16;
+	/* Half of the pool in small lanes, for many small requests and for what is read ahead, the rest in big ones. */
+	small = pool_bytes / 2 / 32;
 	small = pl_power_of_two_below(small < 128 * 1024 ? 128 * 1024 : small);
 	pool->lane_bytes[0] = small < SMALL_BYTES ? small : SMALL_BYTES;
-	pool->max[0] = (unsigned int)(pool_bytes / 4 / pool->lane_bytes[0]);
+	pool->max[0] = (unsigned int)(pool_bytes / 2 / pool->lane_bytes[0]);
 	big = pl_power_of_two_below(pool_bytes / 2);
 	big = big < BIG_BYTES ? big : BIG_BYTES;
 	pool->lane_bytes[1] = big;
@@ -73,6 +73,8 @@ static bool recovered(struct peerlane *ctx, struct pl_lane *lane)
 	if (lane->serve &&
 	    ctx->gpu->ops->serve_state(lane->serve, lane->serve_number) != PL_SERVE_GONE)
 		return false;
+	if (lane->convoy && !pl_convoy_passed(lane->convoy, lane->convoy_number))
+		return false;
 	for (struct pl_lane_queue *q = lane->queues; q; q = q->next)
 		for (int i = 0; i < PL_RUNS; i++)
 			if (!ctx->gpu->ops->mark_done(ctx->gpu, q->marks[i]))
@@ -108,8 +110,10 @@ static void reclaim(struct peerlane *ctx)
 	pthread_mutex_unlock(&pool->lock);
 	for (lane = list; lane; lane = lane->next) {
 		lane->lost = !recovered(ctx, lane);
-		if (!lane->lost)
+		if (!lane->lost) {
 			lane->serve = NULL;
+			lane->convoy = NULL;
+		}
 	}
 	pthread_mutex_lock(&pool->lock);
 	while ((lane = list)) {

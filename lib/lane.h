@@ -13,11 +13,12 @@
 #include <pthread.h>
 
 struct peerlane;
+struct pl_convoy;
 struct pl_ring;
 
 /* Copy lists a queue may have in flight. */
 #define PL_RUNS 4
-/* Requests of streams at work at a time, beside those who help them. */
+/* Threads for requests of streams, at most, beside those who help them. */
 #define PL_STREAM_THREADS 8u
 
 /* The largest power of two that is not above @v, which is not 0. */
@@ -48,6 +49,8 @@ struct pl_lane {
 	bool reserved; /* for requests of streams */
 	struct pl_serve *serve; /* lost to request @serve_number of it */
 	uint32_t serve_number;
+	struct pl_convoy *convoy; /* lost to list @convoy_number of it */
+	uint32_t convoy_number;
 	struct pl_lane_queue *queues;
 	struct pl_ring *ring; /* NULL until first used */
 };

@@ -6,6 +6,7 @@
 #include "job.h"
 #include "ring.h"
 
+#include <sched.h>
 #include <time.h>
 
 /* Rounds of looking at a piece that is being filled before the looking gets slower. */
@@ -68,8 +69,7 @@ void pl_piece_fill(struct pl_piece *p, struct peerlane_file *f)
 
 	if (!change(p, PL_PIECE_QUEUED, PL_PIECE_FILLING))
 		return;
-	/* For a stream a kernel copies, which reads lines in a CPU's cache as fast as others. */
-	whole = pl_fill_ahead(f, p->lane->mem, p->bytes, p->offset, !p->told);
+	whole = pl_fill_ahead(f, p->lane->mem, p->bytes, p->offset);
 	if (!change(p, PL_PIECE_FILLING, whole ? PL_PIECE_FULL : PL_PIECE_BAD))
 		end(p, f->ctx);
 }
@@ -96,6 +96,9 @@ bool pl_piece_arrived(struct pl_piece *p, struct peerlane_file *f)
 	pl_piece_fill(p, f);
 	for (unsigned int i = 0; pl_piece_state(p) == PL_PIECE_FILLING; i++) {
 		if (i < LOOKS) {
+			/* Who fills it may have no CPU. */
+			if (i % 64 == 63)
+				sched_yield();
 			pl_cpu_relax();
 			continue;
 		}

@@ -6,44 +6,103 @@
 #include "context.h"
 
 #include <errno.h>
+#include <sched.h>
+
+/* Looks at a copy that goes with others before seeing to them. */
+#define LOOKS 8u
+
+/* Has the copy made by itself, on the stream's queue or on the lane's. */
+static void begin_alone(struct pl_place *w, struct pl_place_copy *c, unsigned int i)
+{
+	struct pl_lane_queue *q = w->seg->op->queue;
+
+	c->convoy = NULL;
+	c->err = q ? 0 : pl_lane_queue(w->ctx, c->piece->lane, w->seg->owner, &q);
+	c->queue = q;
+	if (c->err)
+		return;
+	c->mark = q->marks[i % (PL_RUNS - 1)];
+	c->err =
+		w->ctx->gpu->ops->copy(w->ctx->gpu, q->queue, PL_TO_GPU, &c->ride.copy, 1, c->mark);
+}
 
 bool pl_place_begin(struct pl_place *w)
 {
 	const struct pl_seg *seg = w->seg;
 	unsigned int i = (w->first + w->nr) % PL_PLACE_COPIES;
 	struct pl_lane_queue *q = seg->op->queue;
+	struct pl_place_copy *c = &w->copies[i];
 	struct pl_piece *p;
-	struct pl_copy copy;
-	int err = 0;
 
-	if (w->stop || w->at == seg->bytes || w->nr == PL_PLACE_COPIES)
+	if (w->stop || w->at == seg->bytes || w->nr == (q ? PL_RUNS - 1 : PL_PLACE_COPIES))
 		return false;
 	p = pl_ahead_take(seg->op->file, seg->offset + (off_t)w->at, seg->bytes - w->at, q,
 			  &w->stop);
 	if (!p)
 		return false;
-	copy = (struct pl_copy){ .dst = seg->addr + w->at, .src = p->lane->mem, .bytes = p->bytes };
-	if (!q)
-		err = pl_lane_queue(w->ctx, p->lane, seg->owner, &q);
-	if (!err)
-		err = w->ctx->gpu->ops->copy(w->ctx->gpu, q->queue, PL_TO_GPU, &copy, 1,
-					     q->marks[i]);
-	w->copies[i].piece = p;
-	w->copies[i].queue = q;
-	w->copies[i].err = err;
+	c->piece = p;
+	c->queue = NULL;
+	c->err = 0;
+	c->ride.copy = (struct pl_copy){ .dst = seg->addr + w->at,
+					 .src = p->lane->mem,
+					 .bytes = p->bytes };
+	c->convoy = q ? NULL : pl_convoy_get(w->ctx, seg->owner);
+	if (c->convoy)
+		pl_convoy_join(c->convoy, &c->ride);
+	else
+		begin_alone(w, c, i);
 	w->at += p->bytes;
 	w->nr++;
 	return true;
 }
 
-/* Waits until the copy out of @lane has ended. */
-static int copied(struct peerlane *ctx, struct pl_lane *lane, struct pl_mark *mark)
+/* Until when to wait for a copy: no longer, once one of them did not end in time. */
+static uint64_t deadline(const struct pl_place *w)
 {
-	uint64_t deadline = pl_deadline_ns(ctx);
+	return w->err ? 0 : pl_deadline_ns(w->ctx);
+}
+
+/* Nobody waits for it any more. */
+static int leave(struct pl_place *w, struct pl_place_copy *c)
+{
+	struct pl_lane *lane = c->piece->lane;
+
+	lane->lost = pl_convoy_leave(c->convoy, &c->ride);
+	/* It ended in this moment, or will never begin. */
+	if (!lane->lost)
+		return c->ride.state == PL_RIDE_OVER ? c->ride.err : -ECANCELED;
+	lane->convoy = c->convoy;
+	lane->convoy_number = c->ride.number;
+	if (!w->err)
+		pl_log(w->ctx, 1,
+		       "copies do not end: those of several threads do not go together any more");
+	return -ETIMEDOUT;
+}
+
+/* Waits for a copy with others. Returns its outcome; -ETIMEDOUT: it may still be under way. */
+static int convoyed(struct pl_place *w, struct pl_place_copy *c)
+{
+	uint64_t until = deadline(w);
+
+	while (!pl_convoy_over(c->convoy, &c->ride)) {
+		if (pl_now_ns() > until)
+			return leave(w, c);
+		/* Whoever has no CPU may be the one all wait for. */
+		sched_yield();
+		for (unsigned int i = 0; i < LOOKS; i++)
+			pl_cpu_relax();
+	}
+	return c->ride.err;
+}
+
+/* Waits until the copy out of @lane has ended. */
+static int copied(struct pl_place *w, struct pl_lane *lane, struct pl_mark *mark)
+{
+	uint64_t until = deadline(w);
 	int done;
 
-	while (!(done = ctx->gpu->ops->mark_done(ctx->gpu, mark))) {
-		if (pl_now_ns() > deadline) {
+	while (!(done = w->ctx->gpu->ops->mark_done(w->ctx->gpu, mark))) {
+		if (pl_now_ns() > until) {
 			lane->lost = true;
 			return -ETIMEDOUT;
 		}
@@ -52,23 +111,33 @@ static int copied(struct peerlane *ctx, struct pl_lane *lane, struct pl_mark *ma
 	return done < 0 ? done : 0;
 }
 
-void pl_place_end(struct pl_place *w)
+static int end_alone(struct pl_place *w, struct pl_place_copy *c)
 {
-	unsigned int i = w->first;
-	struct pl_piece *p = w->copies[i].piece;
-	struct pl_lane_queue *q = w->copies[i].queue, *stream = w->seg->op->queue;
+	struct pl_lane_queue *stream = w->seg->op->queue;
+	struct pl_lane *lane = c->piece->lane;
 	/* Also after an error: some of it may be on its way. */
-	int err = q ? copied(w->ctx, p->lane, q->marks[i]) : 0;
+	int err = c->queue ? copied(w, lane, c->mark) : 0;
 
 	if (err == -ETIMEDOUT) {
-		w->err = err;
 		/* A kernel may still read the lane. */
-		p->lane->serve = stream ? stream->serve : NULL;
-		p->lane->serve_number = stream ? stream->number : 0;
+		lane->serve = stream ? stream->serve : NULL;
+		lane->serve_number = stream ? stream->number : 0;
+		return err;
 	}
-	err = w->copies[i].err ? w->copies[i].err : err;
-	if (err && err != -ETIMEDOUT && q && !stream)
-		pl_lane_queue_drop(w->ctx, p->lane, w->seg->owner);
+	err = c->err ? c->err : err;
+	if (err && c->queue && !stream)
+		pl_lane_queue_drop(w->ctx, lane, w->seg->owner);
+	return err;
+}
+
+void pl_place_end(struct pl_place *w)
+{
+	struct pl_place_copy *c = &w->copies[w->first];
+	struct pl_piece *p = c->piece;
+	int err = c->convoy ? convoyed(w, c) : end_alone(w, c);
+
+	if (err == -ETIMEDOUT)
+		w->err = err;
 	/* What comes after it was begun, but will not count. */
 	if (err) {
 		w->stop = true;

@@ -3,18 +3,24 @@
 #ifndef PL_PLACE_H
 #define PL_PLACE_H
 
+#include "convoy.h"
 #include "job.h"
 #include "piece.h"
 
 /* Copies at a time. More would keep lanes that could be filled again. */
-#define PL_PLACE_COPIES (PL_RUNS - 1)
+#define PL_PLACE_COPIES 6u
+_Static_assert(PL_PLACE_COPIES % (PL_RUNS - 1) == 0,
+	       "those at a time on a stream have marks of their own");
 
 struct pl_place {
 	struct peerlane *ctx;
 	const struct pl_seg *seg;
-	struct {
+	struct pl_place_copy {
 		struct pl_piece *piece;
+		struct pl_ride ride;	  /* with those of other threads, by: */
+		struct pl_convoy *convoy; /* NULL: alone */
 		struct pl_lane_queue *queue;
+		struct pl_mark *mark;
 		int err; /* of beginning the copy */
 	} copies[PL_PLACE_COPIES];
 	unsigned int first, nr; /* index of the first, modulo; how many */

@@ -301,7 +301,7 @@ static bool wait_for(struct pl_stream *s, struct pl_stream_request *r, ssize_t *
 {
 	struct peerlane *ctx = s->ctx;
 	bool may = __atomic_add_fetch(&ctx->streams_blocked, 1, __ATOMIC_RELAXED) <
-			   PL_STREAM_THREADS ||
+			   ctx->stream_workers.max ||
 		   !__atomic_load_n(&ctx->streams_flying, __ATOMIC_RELAXED);
 
 	if (may)

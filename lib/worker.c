@@ -16,6 +16,8 @@
 #define SPIN_NS 200000u
 /* Spinning pays only where there are cores to spare. */
 #define SPIN_MIN_CPUS 6u
+/* One of them is left for requests that are done in steps. */
+#define MIN_STREAM_THREADS 3u
 
 unsigned int pl_nr_cpus(void)
 {
@@ -24,6 +26,15 @@ unsigned int pl_nr_cpus(void)
 	if (sched_getaffinity(0, sizeof(set), &set))
 		return 1;
 	return (unsigned int)CPU_COUNT(&set);
+}
+
+unsigned int pl_stream_threads(void)
+{
+	unsigned int nr = pl_nr_cpus() / 5;
+
+	if (nr < MIN_STREAM_THREADS)
+		return MIN_STREAM_THREADS;
+	return nr < PL_STREAM_THREADS ? nr : PL_STREAM_THREADS;
 }
 
 void pl_lock_init(pthread_mutex_t *lock)
@@ -213,7 +224,7 @@ void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want)
 }
 
 void pl_crew_renew(struct peerlane *ctx, struct pl_crew *crew, void (*help)(struct pl_crew *),
-		   unsigned int want)
+		   unsigned int want, unsigned int most)
 {
 	struct pl_workers *w = &ctx->workers;
 
@@ -224,9 +235,11 @@ void pl_crew_renew(struct peerlane *ctx, struct pl_crew *crew, void (*help)(stru
 	}
 	/* Several may have something to do before the first helper comes. */
 	crew->want += want;
-	if (crew->want > w->max)
-		crew->want = w->max;
-	call(w, want);
+	if (crew->want + crew->inside > most)
+		crew->want = most > crew->inside ? most - crew->inside : 0;
+	/* Who finds nothing to do looks for more for a while, on a CPU that others may need. */
+	if (crew->want)
+		call(w, want < crew->want ? want : crew->want);
 	pthread_mutex_unlock(&w->lock);
 }
 

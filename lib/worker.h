@@ -55,9 +55,9 @@ void pl_workers_fini(struct pl_workers *w);
 
 /* Asks for up to @want helpers. */
 void pl_crew_post(struct peerlane *ctx, struct pl_crew *crew, unsigned int want);
-/* The same for a crew that stays: there is something to do again for @want helpers more. */
+/* The same for a crew that stays: there is something to do again for @want helpers more, of @most in all. */
 void pl_crew_renew(struct peerlane *ctx, struct pl_crew *crew, void (*help)(struct pl_crew *),
-		   unsigned int want);
+		   unsigned int want, unsigned int most);
 /* Takes a helper's place in a crew for the calling thread, which must help then; false if there is
  * none to take. The crew may not have been posted, but its memory must be there until it helped. */
 bool pl_crew_enter(struct peerlane *ctx, struct pl_crew *crew);
@@ -80,6 +80,8 @@ void pl_lock_init(pthread_mutex_t *lock);
 
 /* CPUs this process may use. */
 unsigned int pl_nr_cpus(void);
+/* Threads for requests of streams: they look all the time while copies are under way, so few of the CPUs. */
+unsigned int pl_stream_threads(void);
 
 static inline void pl_cpu_relax(void)
 {

@@ -127,6 +127,46 @@ int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, void *stream)
 	return result ? result : fake_end(copy(ctx, &op, SIDE_ANY, SIDE_ANY, stream, false));
 }
 
+/* No order is kept among them. Memory that was freed the driver takes for the program's own and touches it, which may be
+ * the program's end: such a list must not come to it. */
+static int copy_list(struct fake_context *ctx, const uint64_t *dst, const uint64_t *src,
+		     const size_t *bytes, size_t nr, void *stream)
+{
+	int result = CU_OK;
+	bool known;
+
+	for (size_t i = 0; i < nr; i++) {
+		if (accepts(dst[i], bytes[i], SIDE_ANY, &known) &&
+		    accepts(src[i], bytes[i], SIDE_ANY, &known))
+			continue;
+		fake_violation("a list of copies with memory that was freed");
+		return CU_INVALID_VALUE;
+	}
+	for (size_t i = nr; i-- && !result;) {
+		struct fake_op op = {
+			.run = run_copy, .dst = dst[i], .src = src[i], .bytes = bytes[i]
+		};
+
+		result = copy(ctx, &op, SIDE_ANY, SIDE_ANY, stream, false);
+	}
+	return result;
+}
+
+int cuMemcpyBatchAsync_v2(uint64_t *dst, uint64_t *src, size_t *bytes, size_t nr,
+			  struct cu_copy_how *how, size_t *first, size_t nr_how, void *stream)
+{
+	struct fake_context *ctx;
+	int result = fake_begin(__func__, &ctx);
+
+	if (result)
+		return result;
+	/* One way for all, from the first on; and not for the NULL stream. */
+	if (!stream || !nr || nr_how != 1 || *first || how->order < 1 || how->order > 3 ||
+	    how->flags > 1)
+		return fake_end(CU_INVALID_VALUE);
+	return fake_end(copy_list(ctx, dst, src, bytes, nr, stream));
+}
+
 static int run_fill(struct fake_op *op, bool live)
 {
 	uint64_t done = 0;

@@ -70,6 +70,12 @@ struct cu_access {
 	int flags; /* 3: read and write */
 };
 
+/* How copies of a list are made; the order is that of the stream or any of two others. */
+struct cu_copy_how {
+	int order, src_type, src_id, dst_type, dst_id;
+	unsigned int flags;
+};
+
 int cuInit(unsigned int flags);
 int cuDriverGetVersion(int *version);
 int cuGetErrorName(int result, const char **name);
@@ -119,6 +125,8 @@ int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes);
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stream);
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream);
 int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, void *stream);
+int cuMemcpyBatchAsync_v2(uint64_t *dst, uint64_t *src, size_t *bytes, size_t nr,
+			  struct cu_copy_how *how, size_t *first, size_t nr_how, void *stream);
 int cuMemsetD8_v2(uint64_t dst, unsigned char value, size_t bytes);
 int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t bytes, void *stream);
 

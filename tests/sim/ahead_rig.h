@@ -33,10 +33,9 @@ static inline void warm(const char *path)
 	close(fd);
 }
 
-static inline void rig_open(struct rig *r, bool cached, const char *env, unsigned int flags)
+static inline void rig_open_with(struct rig *r, bool cached, const char *env,
+				 struct peerlane_options *opt)
 {
-	struct peerlane_options opt = { .flags = flags, .timeout_ms = 20000 };
-
 	sim_env(env);
 	r->path = sim_make_file("ahead", BYTES, 1);
 	if (cached)
@@ -44,9 +43,16 @@ static inline void rig_open(struct rig *r, bool cached, const char *env, unsigne
 	else
 		sim_chill(r->path);
 	sim_nap_ms(120);
-	r->ctx = sim_open_with(&opt);
+	r->ctx = sim_open_with(opt);
 	r->file = sim_file(r->ctx, r->path, O_RDWR);
 	r->gpu = sim_alloc(r->ctx, 4 * CALL);
+}
+
+static inline void rig_open(struct rig *r, bool cached, const char *env, unsigned int flags)
+{
+	struct peerlane_options opt = { .flags = flags, .timeout_ms = 20000 };
+
+	rig_open_with(r, cached, env, &opt);
 }
 
 static inline void rig_close(struct rig *r)

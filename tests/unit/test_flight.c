@@ -4,6 +4,7 @@
 
 #include "lane.h"
 #include "stream.h"
+#include "worker.h"
 
 #define NR_STREAMS 16u /* more than there are workers for them */
 
@@ -71,7 +72,7 @@ static void test_more_than_workers(void **state)
 		nap_ms(1);
 	}
 	assert_int_equal(most, NR_STREAMS);
-	assert_in_range(stats().threads, 1, 6 + PL_STREAM_THREADS);
+	assert_in_range(stats().threads, 1, 6 + pl_stream_threads());
 	strict(FAKE_STRICT_CALLS);
 	many_end(&m, CALL);
 	assert_int_equal(stats().in_flight, 0);
@@ -123,7 +124,7 @@ static void test_beside_slow_ones(void **state)
 					       &slow_work, &slow, &queued),
 				 0);
 	}
-	while (__atomic_load_n(&slow.begun, __ATOMIC_RELAXED) < (int)PL_STREAM_THREADS - 1)
+	while (__atomic_load_n(&slow.begun, __ATOMIC_RELAXED) < (int)pl_stream_threads() - 1)
 		nap_ms(1);
 	nap_ms(50);
 	strict(FAKE_STRICT_CALLS);
