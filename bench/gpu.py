@@ -188,12 +188,12 @@ def through_cufile(bench, row, peer_rate):
     """What the cuFile interface costs on this shape.
 
     "peerlane bench" has other buffers and other random places, and the ratio to it would measure
-    these too. So both sides are run by one loop, and in turns, two runs each, so that a machine that
+    these too. So both sides are run by one loop, and in turns, three runs each, so that a machine that
     grows slower or faster meanwhile does not decide.
     """
     if row.op == "read":
         bench.settle()
-    runs = [(bench.native(row), bench.drop_in(row)) for _ in range(2)]
+    runs = [(bench.native(row), bench.drop_in(row)) for _ in range(3)]
     native, via = (best(row, side) for side in zip(*runs))
     if not via:
         return
@@ -257,6 +257,7 @@ def cpu_row(bench, full):
     plain = bench.limits("buffered", "--file", bench.file, "--size", "1M", "--threads", "8")
     if not copy or not place:
         return
+    saved = place["cpu_s_per_gb"] / copy["cpu_s_per_gb"]
     print("\nCPU seconds per GB of the largest cached read")
     if plain:
         print(f"  plain pread into host memory, 8 threads   {plain['cpu_s_per_gb']:.3f}"
@@ -265,7 +266,7 @@ def cpu_row(bench, full):
           f"  at {copy['gb_per_s']:.1f} GB/s")
     print(f"  engine, in place (save-cpu)               {place['cpu_s_per_gb']:.3f}"
           f"  at {place['gb_per_s']:.1f} GB/s, {place['path']};"
-          f" {place['cpu_s_per_gb'] / copy['cpu_s_per_gb']:.2f} of copying")
+          f" {saved:.2f} of copying, {verdict([(-saved, -1 / 3)])} (asked for: a third)")
 
 
 def raw_rates(bench, full):

@@ -60,7 +60,7 @@ if "--create" in args:
 who = args[args.index("--who") + 1]
 open("calls", "a").write(who + "\n")
 nr = open("calls").read().split().count(who)
-gbps = {"libcufile": [2], "peerlane-native": [8, 10], "peerlane-cufile": [7, 9]}[who][nr - 1]
+gbps = {"libcufile": [2], "peerlane-native": [8, 10, 6], "peerlane-cufile": [7, 9, 5]}[who][nr - 1]
 print(json.dumps({"who": who, "gbps": gbps, "ops_per_s": gbps, "lat_us_p50": 1, "cpu_s_per_gb": 1}))
 END
 cat >played/bench/limits <<'END'
@@ -76,7 +76,7 @@ chmod +x played/bench/* played/tools/*
 PEERLANE_BUILD=played expect 0 "$source_dir/bench/gpu.py" --cufile --dir . --bytes 4194304 \
 	--only 'read 1 MiB calls, cached' --out lines
 says out '3.50         0.90 of the engine, NOT met; the engine by that loop: 10.00 GB/s'
-[ "$(xargs <calls)" = 'libcufile peerlane-native peerlane-cufile peerlane-native peerlane-cufile' ] ||
+[ "$(xargs <calls)" = 'libcufile peerlane-native peerlane-cufile peerlane-native peerlane-cufile peerlane-native peerlane-cufile' ] ||
 	fail "not in turns: $(xargs <calls)"
-[ "$(wc -l <lines)" -eq 8 ] || fail 'not every result was kept'
+[ "$(wc -l <lines)" -eq 10 ] || fail 'not every result was kept'
 finish
