@@ -17,6 +17,7 @@ import tempfile
 import time
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+TURNS = 5  # passes of each side where our two interfaces are compared
 
 
 class Row:
@@ -58,6 +59,16 @@ def rows(full):
     return out
 
 
+def objects(text):
+    """All JSON objects in a text."""
+    found = []
+    while text.strip():
+        data, end = json.JSONDecoder().raw_decode(text.lstrip())
+        found.append(data)
+        text = text.lstrip()[end:]
+    return found
+
+
 class Bench:
     """Runs the programs and keeps what they printed."""
 
@@ -74,7 +85,12 @@ class Bench:
             self.out.flush()
 
     def run(self, who, command, env=None):
-        """Run a program; its JSON, or None with the reason printed."""
+        """Run a program that prints one JSON object; that, or None with the reason printed."""
+        return (self.run_all([who], command, env) or [None])[0]
+
+    def run_all(self, names, command, env=None):
+        """The same with as many objects as there are names."""
+        who = names[-1]
         try:
             p = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, timeout=self.args.timeout,
@@ -86,8 +102,9 @@ class Bench:
             last = (p.stderr.strip().splitlines() or ["?"])[-1]
             print(f"  {who}: exit {p.returncode}: {last}", flush=True)
             return None
-        data = json.loads(p.stdout)
-        self.keep(who, data)
+        data = objects(p.stdout)
+        for name, d in zip(names, data):
+            self.keep(name, d)
         return data
 
     def limits(self, *words):
@@ -102,34 +119,32 @@ class Bench:
         os.close(fd)
         time.sleep(0.1)
 
-    def loop(self, row, who, *words):
-        """A library on this shape, by the loop of peer_cufile."""
+    def loop(self, row, names, repeat, *words):
+        """Libraries on this shape, by the loop of peer_cufile."""
         command = [f"{self.build}/bench/peer_cufile", "--file", self.file, "--op", row.op,
                    "--size", str(row.size), "--threads", str(row.threads), "--bytes",
-                   str(row.total), "--repeat", str(self.args.repeat), "--who", who,
+                   str(row.total), "--repeat", str(repeat), "--who", names[-1],
                    "--cold" if row.cold else "--cached", *words]
         if row.random:
             command.append("--random")
         if row.batch:
             command += ["--batch", str(row.batch)]
-        return self.run(who, command,
-                        {"CUFILE_LOGFILE_PATH": os.path.join(self.args.dir, "cufile.log")})
+        return self.run_all(names, command, {"CUFILE_LOGFILE_PATH": os.path.join(self.args.dir,
+                                                                                 "cufile.log")})
 
     def peer(self, row):
         """NVIDIA's libcufile, which needs the udev record of the disk."""
         lib = ["--lib", self.args.peer_lib] if self.args.peer_lib else []
-        return self.loop(row, "libcufile", "--udev-record", *lib)
+        found = self.loop(row, ["libcufile"], self.args.repeat, "--udev-record", *lib)
+        return found and found[0]
 
-    def drop_in(self, row):
-        """Our engine through the drop-in libcufile."""
-        return self.loop(row, "peerlane-cufile", "--lib", f"{self.build}/cufile/libcufile.so.0")
-
-    def native(self, row):
-        """Our engine by its own interface; its library that needs no other, if that was built."""
-        lib = f"{self.build}/python/libpeerlane.so.0"
-        if not os.path.exists(lib):
-            lib = f"{self.build}/lib/libpeerlane.so.0"
-        return self.loop(row, "peerlane-native", "--native", lib)
+    def both(self, row):
+        """Our engine by its own interface and through the drop-in, in turns; a pair of results."""
+        native = f"{self.build}/python/libpeerlane.so.0"  # needs no other library
+        if not os.path.exists(native):
+            native = f"{self.build}/lib/libpeerlane.so.0"
+        return self.loop(row, ["peerlane-native", "peerlane-cufile"], max(TURNS, self.args.repeat),
+                         "--native", native, "--lib", f"{self.build}/cufile/libcufile.so.0")
 
     def stream(self, lib, who, streams):
         """Stream-ordered reads of 1 MiB."""
@@ -179,33 +194,26 @@ def rate_of(row, data):
     return data and (data["ops_per_s"] if row.size < MIB else data["gbps"])
 
 
-def best(row, results):
-    """The fastest of several results of peer_cufile, or None."""
-    return max(filter(None, results), key=lambda data: rate_of(row, data), default=None)
-
-
 def through_cufile(bench, row, peer_rate):
     """What the cuFile interface costs on this shape.
 
     "peerlane bench" has other buffers and other random places, and the ratio to it would measure
-    these too. So both sides are run by one loop, and in turns, three runs each, so that a machine that
-    grows slower or faster meanwhile does not decide.
+    these too. So both sides are run by one loop in one process, pass by pass in turns: neither a machine
+    that grows slower or faster meanwhile nor a process that found a better place in memory decides.
     """
     if row.op == "read":
         bench.settle()
-    runs = [(bench.native(row), bench.drop_in(row)) for _ in range(3)]
-    native, via = (best(row, side) for side in zip(*runs))
-    if not via:
+    found = bench.both(row)
+    if not found:
         return
+    native, via = found
     of_engine = ratio(rate_of(row, via), rate_of(row, native))
-    # The peer had one run, so the first one here stands beside it, not the best.
-    of_peer = ratio(rate_of(row, runs[0][1]), peer_rate)
+    of_peer = ratio(rate_of(row, via), peer_rate)
     wishes = [(of_engine, 0.97), (of_peer, 3.0 if row.batch and row.op == "read" else None)]
     print(f"{row.op:6}{row.text:32}{via['gbps']:7.2f} {via['ops_per_s']:9.0f}"
           f" {via['lat_us_p50']:10.1f} {via['cpu_s_per_gb']:7.3f} {'':7} {'':6} {show(of_peer):>6}"
           f" {'':6}  {show(of_engine)} of the engine, {verdict(wishes)}; the engine by that loop:"
-          f" {show(native and native['gbps'])} GB/s,"
-          f" {show(native and native['lat_us_p50'], '{:.1f}')} us", flush=True)
+          f" {show(native['gbps'])} GB/s, {show(native['lat_us_p50'], '{:.1f}')} us", flush=True)
 
 
 def measure(bench, row, limits, raw):

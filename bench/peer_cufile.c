@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
  * Measures a libcufile.so.0 (NVIDIA's, or any other of its ABI) in a process of its own, or
- * libpeerlane.so.0 by the same loop. One run is one shape; the result is one JSON object on stdout.
+ * libpeerlane.so.0 by the same loop, or both in turns. One run is one shape; the result of each is a JSON object
+ * on stdout.
  */
-#include "cuda_min.h"
 #include "cufile_min.h"
 #include "native_min.h"
+#include "peer_data.h"
 #include "shape.h"
 
 #include <errno.h>
@@ -17,8 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct pl_cufile_min cf;
-
 static struct pl_shape shape = { .nr_threads = 1, .batch = 1, .repeat = 3, .seconds = 10 };
 
 static struct {
@@ -27,14 +26,22 @@ static struct {
 	bool direct, unregistered, verify, udev_record;
 } opt = { .size_bytes = 1 << 20 };
 
-/* The file and the memory of the calls. A slot is one call's place in both. */
-static struct {
-	struct pl_cuda_min cuda;
-	int fd;
+static struct pl_peer_data data;
+
+/* A library that is measured, and its file. */
+struct side {
+	const char *who;
+	bool native;
+	struct pl_cufile_min cf;
+	int fd, version;
 	void *handle;
-	uint64_t base, salt;
-	unsigned char *touched; /* a byte per slot: moved at least once */
-} io;
+	bool opened, registered;
+	struct pl_shape_run run;
+};
+
+static struct side sides[2];
+static unsigned int nr_sides;
+static struct side *now; /* the one whose turn it is */
 
 /* What a worker needs for batches. */
 struct own {
@@ -46,7 +53,7 @@ struct own {
 /* What stands before the name of a call where one is told. */
 static const char *prefix(void)
 {
-	return opt.native ? "native " : "cuFile";
+	return now->native ? "native " : "cuFile";
 }
 
 /* 0, or -EIO after saying which call failed and how */
@@ -57,61 +64,8 @@ static int check(const char *call, struct pl_cufile_error e)
 	pl_shape_complain("%s%s: %d (%s)", prefix(), call, e.err, pl_cufile_min_name(e.err));
 	if (e.err == 5011)
 		pl_shape_complain("  behind it CUDA's %d (%s)", e.cu_err,
-				  pl_cuda_min_name(&io.cuda, e.cu_err));
+				  pl_cuda_min_name(&data.cuda, e.cu_err));
 	return -EIO;
-}
-
-static int check_cuda(const char *call, int result)
-{
-	if (!result)
-		return 0;
-	pl_shape_complain("%s: CUDA %d (%s)", call, result, pl_cuda_min_name(&io.cuda, result));
-	return -EIO;
-}
-
-/* The content of a file of ours: word i is a mixed i, so a piece in a wrong place is seen. */
-static void fill(void *buffer, size_t bytes, off_t at, uint64_t salt)
-{
-	uint64_t *word = buffer;
-	size_t i;
-
-	for (i = 0; i < bytes / sizeof(*word); i++)
-		word[i] = pl_shape_mix(((uint64_t)at / sizeof(*word) + i) ^ salt);
-}
-
-static int move(bool write, int fd, void *buffer, size_t bytes, off_t at)
-{
-	int err = pl_shape_move(write, fd, buffer, bytes, at);
-
-	if (err == -ENODATA)
-		pl_shape_complain("%s ends early, within %zu bytes at %lld", shape.file, bytes,
-				  (long long)at);
-	else if (err)
-		pl_shape_complain("%s: %s", shape.file, strerror(-err));
-	return err;
-}
-
-static int create_file(void)
-{
-	size_t at, bytes = opt.create_bytes & ~(size_t)7;
-	void *buffer = malloc(PL_SHAPE_CHUNK_BYTES);
-	int fd, err = buffer ? 0 : -ENOMEM;
-
-	fd = open(shape.file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (fd < 0)
-		err = pl_shape_complain_errno(shape.file);
-	for (at = 0; !err && at < bytes; at += PL_SHAPE_CHUNK_BYTES) {
-		size_t n = bytes - at < PL_SHAPE_CHUNK_BYTES ? bytes - at : PL_SHAPE_CHUNK_BYTES;
-
-		fill(buffer, n, (off_t)at, 0);
-		err = move(true, fd, buffer, n, (off_t)at);
-	}
-	if (!err && fsync(fd))
-		err = pl_shape_complain_errno(shape.file);
-	if (fd >= 0)
-		close(fd);
-	free(buffer);
-	return err;
 }
 
 static int write_udev_record(void)
@@ -136,7 +90,7 @@ static void aim(size_t slot, void **base, off_t *buffer_offset)
 {
 	uint64_t at = (uint64_t)slot * opt.size_bytes;
 
-	*base = (void *)(uintptr_t)(opt.unregistered ? io.base + at : io.base);
+	*base = (void *)(uintptr_t)(opt.unregistered ? data.base + at : data.base);
 	*buffer_offset = opt.unregistered ? 0 : (off_t)at;
 }
 
@@ -147,10 +101,10 @@ static int do_call(size_t slot)
 	ssize_t n;
 
 	aim(slot, &base, &buffer_offset);
-	n = shape.write ? cf.write(io.handle, base, opt.size_bytes, at, buffer_offset)
-			: cf.read(io.handle, base, opt.size_bytes, at, buffer_offset);
+	n = shape.write ? now->cf.write(now->handle, base, opt.size_bytes, at, buffer_offset)
+			: now->cf.read(now->handle, base, opt.size_bytes, at, buffer_offset);
 	if (n == (ssize_t)opt.size_bytes) {
-		io.touched[slot] = 1;
+		data.touched[slot] = 1;
 		return 0;
 	}
 	if (n >= 0) {
@@ -174,7 +128,7 @@ static int do_batch(struct pl_shape_worker *w, size_t first_op)
 	for (i = 0; i < shape.batch; i++) {
 		slot = pl_shape_pick(w, first_op + i);
 		own->io[i] = (struct pl_cufile_io){ .mode = PL_CUFILE_MODE_BATCH,
-						    .handle = io.handle,
+						    .handle = now->handle,
 						    .opcode = shape.write ? PL_CUFILE_WRITE
 									  : PL_CUFILE_READ,
 						    .cookie = (void *)slot };
@@ -182,12 +136,12 @@ static int do_batch(struct pl_shape_worker *w, size_t first_op)
 		own->io[i].batch.file_offset = (off_t)(slot * opt.size_bytes);
 		own->io[i].batch.size = opt.size_bytes;
 	}
-	if (check("BatchIOSubmit", cf.batch_submit(own->batch, shape.batch, own->io, 0)))
+	if (check("BatchIOSubmit", now->cf.batch_submit(own->batch, shape.batch, own->io, 0)))
 		return -EIO;
 	while (left) {
 		nr = left;
 		if (check("BatchIOGetStatus",
-			  cf.batch_status(own->batch, left, &nr, own->events, NULL)))
+			  now->cf.batch_status(own->batch, left, &nr, own->events, NULL)))
 			return -EIO;
 		for (i = 0; i < nr; i++) {
 			const struct pl_cufile_event *ev = &own->events[i];
@@ -198,7 +152,7 @@ static int do_batch(struct pl_shape_worker *w, size_t first_op)
 					ev->status, (ssize_t)ev->ret);
 				return -EIO;
 			}
-			io.touched[(size_t)ev->cookie] = 1;
+			data.touched[(size_t)ev->cookie] = 1;
 		}
 		left -= nr < left ? nr : left;
 	}
@@ -214,7 +168,7 @@ static int worker_setup(struct pl_shape_worker *w)
 {
 	struct own *own;
 
-	if (check_cuda("cuCtxSetCurrent", pl_cuda_min_enter(&io.cuda)))
+	if (pl_peer_check_cuda(&data, "cuCtxSetCurrent", pl_cuda_min_enter(&data.cuda)))
 		return -EIO;
 	if (shape.batch == 1)
 		return 0;
@@ -227,7 +181,7 @@ static int worker_setup(struct pl_shape_worker *w)
 		pl_shape_complain("out of memory");
 		return -ENOMEM;
 	}
-	return check("BatchIOSetUp", cf.batch_setup(&own->batch, shape.batch));
+	return check("BatchIOSetUp", now->cf.batch_setup(&own->batch, shape.batch));
 }
 
 static void worker_teardown(struct pl_shape_worker *w)
@@ -237,120 +191,26 @@ static void worker_teardown(struct pl_shape_worker *w)
 	if (!own)
 		return;
 	if (own->batch)
-		cf.batch_destroy(own->batch);
+		now->cf.batch_destroy(own->batch);
 	free(own->io);
 	free(own->events);
 	free(own);
 }
 
-/* Fills the GPU's buffer: with what is to be written, or with what no read may leave there. */
-static int prepare_buffer(void *host, size_t bytes)
-{
-	size_t at;
-
-	io.salt = shape.write ? pl_shape_mix(pl_shape_now_ns()) : 0;
-	if (check_cuda("cuMemAlloc", io.cuda.mem_alloc(&io.base, bytes)) ||
-	    check_cuda("cuMemsetD8", io.cuda.memset_d8(io.base, 0x5a, bytes)))
-		return -EIO;
-	for (at = 0; shape.write && at < bytes; at += PL_SHAPE_CHUNK_BYTES) {
-		size_t n = bytes - at < PL_SHAPE_CHUNK_BYTES ? bytes - at : PL_SHAPE_CHUNK_BYTES;
-
-		fill(host, n, (off_t)at, io.salt);
-		if (check_cuda("cuMemcpyHtoD", io.cuda.memcpy_htod(io.base + at, host, n)))
-			return -EIO;
-	}
-	return check_cuda("cuCtxSynchronize", io.cuda.ctx_synchronize());
-}
-
-/* Read: the buffer against the file. Write: the file against what the buffer was filled with. */
-static int verify_piece(int fd, void *host, void *other, off_t at, size_t bytes)
-{
-	if (move(false, fd, other, bytes, at))
-		return -EIO;
-	if (shape.write)
-		fill(host, bytes, at, io.salt);
-	else if (check_cuda("cuMemcpyDtoH",
-			    io.cuda.memcpy_dtoh(host, io.base + (uint64_t)at, bytes)))
-		return -EIO;
-	if (memcmp(host, other, bytes)) {
-		pl_shape_complain("wrong data in the %zu bytes at %lld", bytes, (long long)at);
-		return -EILSEQ;
-	}
-	return 0;
-}
-
-static int verify(void *host, size_t nr_slots)
-{
-	int fd = open(shape.file, O_RDONLY | O_CLOEXEC), err = 0;
-	void *other = malloc(PL_SHAPE_CHUNK_BYTES);
-	size_t slot, at;
-
-	if (fd < 0)
-		err = pl_shape_complain_errno(shape.file);
-	else if (!other)
-		err = -ENOMEM;
-	for (slot = 0; !err && slot < nr_slots; slot++) {
-		for (at = 0; !err && io.touched[slot] && at < opt.size_bytes;
-		     at += PL_SHAPE_CHUNK_BYTES) {
-			size_t left = opt.size_bytes - at;
-
-			err = verify_piece(fd, host, other, (off_t)(slot * opt.size_bytes + at),
-					   left < PL_SHAPE_CHUNK_BYTES ? left
-								       : PL_SHAPE_CHUNK_BYTES);
-		}
-	}
-	if (fd >= 0)
-		close(fd);
-	free(other);
-	return err;
-}
-
-static void report(struct pl_shape_run *run, int version)
+static void report(const struct side *side)
 {
 	static const char *const bools[] = { "false", "true" };
 	struct pl_shape_figures f;
 
-	pl_shape_summarise(&shape, &f, run->repeats, run->lat_ns, atomic_load(&run->nr_lat));
+	pl_shape_summarise(&shape, &f, side->run.repeats, side->run.lat_ns,
+			   atomic_load(&side->run.nr_lat));
 	printf("{\"who\":\"%s\",\"version\":%d,\"op\":\"%s\",\"size\":%zu,\"threads\":%u,"
 	       "\"batch\":%u,\"random\":%s,\"cold\":%s,\"direct\":%s,\"registered\":%s,",
-	       opt.who, version, shape.write ? "write" : "read", opt.size_bytes, shape.nr_threads,
-	       shape.batch, bools[shape.random], bools[shape.cold], bools[opt.direct],
-	       bools[!opt.unregistered]);
+	       side->who, side->version, shape.write ? "write" : "read", opt.size_bytes,
+	       shape.nr_threads, shape.batch, bools[shape.random], bools[shape.cold],
+	       bools[opt.direct], bools[!opt.unregistered]);
 	pl_shape_print(&shape, &f);
 	printf(",\"verified\":%s}\n", bools[opt.verify]);
-}
-
-/* The calls of one shape on an open handle; a first call outside the clock lets it warm up. */
-static int run_shape(struct pl_shape_run *run, int version)
-{
-	size_t bytes = run->nr_slots * opt.size_bytes;
-	void *host = malloc(PL_SHAPE_CHUNK_BYTES);
-	int err = host ? prepare_buffer(host, bytes) : -ENOMEM;
-	void *base = (void *)(uintptr_t)io.base;
-	unsigned int i;
-
-	if (!err && !opt.unregistered)
-		err = check("BufRegister", cf.buf_register(base, bytes, 0));
-	if (err)
-		goto out;
-	err = shape.cold ? 0 : pl_shape_prepare_cache(&shape, bytes);
-	if (!err)
-		err = do_call(0);
-	for (i = 0; !err && i < shape.repeat; i++) {
-		if (shape.cold)
-			err = pl_shape_prepare_cache(&shape, bytes);
-		if (!err)
-			err = pl_shape_run_repeat(run);
-	}
-	if (!err && opt.verify)
-		err = verify(host, run->nr_slots);
-	if (!err)
-		report(run, version);
-	if (!opt.unregistered)
-		cf.buf_deregister(base);
-out:
-	free(host);
-	return err;
 }
 
 static int open_handle(void)
@@ -359,11 +219,11 @@ static int open_handle(void)
 	int flags = (shape.write ? O_RDWR : O_RDONLY) | O_CLOEXEC | (opt.direct ? O_DIRECT : 0);
 	struct pl_cufile_error e;
 
-	io.fd = open(shape.file, flags);
-	if (io.fd < 0)
+	now->fd = open(shape.file, flags);
+	if (now->fd < 0)
 		return pl_shape_complain_errno(shape.file);
-	descr.handle.fd = io.fd;
-	e = cf.handle_register(&io.handle, &descr);
+	descr.handle.fd = now->fd;
+	e = now->cf.handle_register(&now->handle, &descr);
 	if (e.err == 5027)
 		pl_shape_complain(
 			"5027 here mostly means that the udev database does not know the disk:\n"
@@ -373,28 +233,104 @@ static int open_handle(void)
 	return check("HandleRegister", e);
 }
 
+/* Makes ready the library whose turn it is. close_side() is to follow in any case. */
+static int open_side(size_t bytes)
+{
+	int err = check("DriverOpen", now->cf.driver_open());
+
+	if (err)
+		return err;
+	now->opened = true;
+	err = check("GetVersion", now->cf.get_version(&now->version));
+	if (!err)
+		err = open_handle();
+	if (!err && !opt.unregistered)
+		err = check("BufRegister",
+			    now->cf.buf_register((void *)(uintptr_t)data.base, bytes, 0));
+	now->registered = !err && !opt.unregistered;
+	return err;
+}
+
+static void close_side(void)
+{
+	if (now->registered)
+		now->cf.buf_deregister((void *)(uintptr_t)data.base);
+	if (now->handle) {
+		now->cf.handle_deregister(now->handle);
+		close(now->fd);
+	}
+	if (now->opened)
+		now->cf.driver_close();
+	pl_shape_run_fini(&now->run);
+}
+
+/* The repeats, of two libraries in turns; a first call of each outside the clock lets it warm up. */
+static int run_sides(size_t bytes)
+{
+	int err = shape.cold ? 0 : pl_shape_prepare_cache(&shape, bytes);
+
+	for (now = sides; !err && now < sides + nr_sides; now++)
+		err = do_call(0);
+	for (unsigned int i = 0; !err && i < shape.repeat; i++) {
+		for (now = sides; !err && now < sides + nr_sides; now++) {
+			if (shape.cold)
+				err = pl_shape_prepare_cache(&shape, bytes);
+			if (!err)
+				err = pl_shape_run_repeat(&now->run);
+		}
+	}
+	if (!err && opt.verify)
+		err = pl_peer_data_verify(&data, &shape, sides[0].run.nr_slots, opt.size_bytes);
+	for (now = sides; !err && now < sides + nr_sides; now++)
+		report(now);
+	return err;
+}
+
 /* Slots and groups of the shape, and the arrays sized by them. */
-static int plan(struct pl_shape_run *run)
+static int plan(void)
 {
 	struct stat st;
-	int err;
+	int err = 0;
 
 	if (stat(shape.file, &st))
 		return pl_shape_complain_errno(shape.file);
-	err = pl_shape_plan(run, st.st_size, opt.size_bytes);
-	if (err)
-		return err;
-	io.touched = calloc(run->nr_slots, 1);
-	if (!io.touched || pl_shape_run_init(run)) {
-		pl_shape_complain("out of memory");
-		return -ENOMEM;
+	for (unsigned int i = 0; !err && i < nr_sides; i++) {
+		struct pl_shape_run *run = &sides[i].run;
+
+		run->shape = &shape;
+		run->setup = worker_setup;
+		run->group = do_group;
+		run->teardown = worker_teardown;
+		run->nr_threads = shape.nr_threads;
+		err = pl_shape_plan(run, st.st_size, opt.size_bytes);
+		if (!err && pl_shape_run_init(run)) {
+			pl_shape_complain("out of memory");
+			err = -ENOMEM;
+		}
 	}
-	return 0;
+	return err;
+}
+
+static int measure(void)
+{
+	size_t nr_slots = sides[0].run.nr_slots, bytes = nr_slots * opt.size_bytes;
+	int err;
+
+	data.touched = calloc(nr_slots, 1);
+	err = data.touched ? pl_peer_data_prepare(&data, &shape, bytes) : -ENOMEM;
+	for (now = sides; !err && now < sides + nr_sides; now++)
+		err = open_side(bytes);
+	if (!err)
+		err = run_sides(bytes);
+	for (now = sides; now < sides + nr_sides; now++)
+		close_side();
+	free(data.touched);
+	return err;
 }
 
 static const char help[] =
 	"usage: peer_cufile --file PATH [--op read|write] [options]\n"
-	"Measures libcufile.so.0 between a file and GPU memory; prints one JSON object.\n"
+	"Measures libcufile.so.0 between a file and GPU memory; prints a JSON object.\n"
 	"Sizes take K, M and G. A write overwrites the file.\n"
 	"  --file PATH       the file\n"
 	"  --create BYTES    write the file first (alone: do only that)\n"
@@ -413,8 +349,9 @@ static const char help[] =
 	"  --verify          compare the data after the timing\n"
 	"  --udev-record     as root: write the disk's udev record if it is missing\n"
 	"  --lib PATH        the library to measure (libcufile.so.0 where it is usually found)\n"
-	"  --native PATH     measure this libpeerlane.so.0 instead, by the same loop\n"
-	"  --who NAME        the name in the result (libcufile; with --native peerlane)\n"
+	"  --native PATH     measure this libpeerlane.so.0 instead, by the same loop; with --lib\n"
+	"                    both in one process, in turns, each with an object of its own\n"
+	"  --who NAME        the name in the result (libcufile; with --native alone peerlane)\n"
 	"  --config PATH     its cufile.json; without one the library takes built-in settings\n"
 	"Exit: 0 measured, 1 a call failed or wrong data, 2 usage, 77 no GPU or no library.\n"
 	"The library writes its log to the working directory; CUFILE_LOGFILE_PATH moves it.\n";
@@ -485,15 +422,10 @@ static int parse(int argc, char **argv)
 
 	if (err)
 		return err;
-	if (!opt.who)
-		opt.who = opt.native ? "peerlane" : "libcufile";
 	if (optind < argc)
 		pl_shape_complain("%s: not understood", argv[optind]);
 	else if (shape.cached && shape.cold)
 		pl_shape_complain("--cold and --cached exclude each other");
-	else if (opt.native && opt.lib)
-		pl_shape_complain(
-			"--native and --lib exclude each other: one run measures one library");
 	else if (!shape.file)
 		pl_shape_complain("--file is needed; --help tells more");
 	else
@@ -501,59 +433,49 @@ static int parse(int argc, char **argv)
 	return -EINVAL;
 }
 
-static int open_library(void)
+/* Loads what is to be measured. */
+static int open_library(bool native)
 {
+	struct side *side = &sides[nr_sides];
 	const char *why;
-	int err = opt.native ? pl_native_min_open(&cf, opt.native, &why)
-			     : pl_cufile_min_open(&cf, opt.lib, &why);
+	int err = native ? pl_native_min_open(&side->cf, opt.native, &why)
+			 : pl_cufile_min_open(&side->cf, opt.lib, &why);
 
-	if (err)
-		pl_shape_complain("skipped: no usable %s: %s",
-				  opt.native ? "libpeerlane" : "libcufile", why);
-	return err;
+	if (err) {
+		pl_shape_complain("skipped: no usable %s: %s", native ? "libpeerlane" : "libcufile",
+				  why);
+		return err;
+	}
+	side->native = native;
+	side->who = native ? "peerlane" : "libcufile";
+	if (opt.who && (!native || !opt.lib))
+		side->who = opt.who;
+	nr_sides++;
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct pl_shape_run run = { .shape = &shape,
-				    .setup = worker_setup,
-				    .group = do_group,
-				    .teardown = worker_teardown };
-	int version = 0, err = parse(argc, argv);
+	int err = parse(argc, argv);
 
 	if (err) {
 		fputs(err > 0 ? help : "", stdout);
 		return err > 0 ? EXIT_SUCCESS : PL_SHAPE_EXIT_USAGE;
 	}
-	if ((opt.create_bytes && create_file()) || (opt.udev_record && write_udev_record()))
+	if ((opt.create_bytes && pl_peer_create_file(shape.file, opt.create_bytes & ~(size_t)7)) ||
+	    (opt.udev_record && write_udev_record()))
 		return EXIT_FAILURE;
 	if ((opt.create_bytes || opt.udev_record) && !shape.op_given)
 		return EXIT_SUCCESS;
-	if (pl_cuda_min_open(&io.cuda, 0)) {
-		pl_shape_complain("skipped: no GPU: %s (%s)", io.cuda.why,
-				  pl_cuda_min_name(&io.cuda, io.cuda.result));
+	if (pl_cuda_min_open(&data.cuda, 0)) {
+		pl_shape_complain("skipped: no GPU: %s (%s)", data.cuda.why,
+				  pl_cuda_min_name(&data.cuda, data.cuda.result));
 		return PL_SHAPE_EXIT_SKIP;
 	}
-	if (open_library())
+	if ((opt.native && open_library(true)) || ((opt.lib || !opt.native) && open_library(false)))
 		return PL_SHAPE_EXIT_SKIP;
-	run.nr_threads = shape.nr_threads;
-	err = plan(&run);
-	if (err)
-		goto out;
-	err = check("DriverOpen", cf.driver_open());
-	if (err)
-		goto out;
-	err = check("GetVersion", cf.get_version(&version));
+	err = plan();
 	if (!err)
-		err = open_handle();
-	if (err)
-		goto close_driver;
-	err = run_shape(&run, version);
-	cf.handle_deregister(io.handle);
-close_driver:
-	cf.driver_close();
-out:
-	free(io.touched);
-	pl_shape_run_fini(&run);
+		err = measure();
 	return err ? EXIT_FAILURE : EXIT_SUCCESS;
 }
