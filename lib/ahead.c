@@ -451,10 +451,10 @@ static void place_all(struct pl_place *w, struct pl_lane_queue *stream)
 			stream->hint(stream);
 		else
 			ask_more(f, w->seg->bytes, stream != NULL);
-		if (w->nr)
+		if (w->nr) {
 			pl_ahead_help(f);
-		if (w->nr)
 			pl_place_end(w);
+		}
 	} while (w->nr || (w->placed && pl_place_begin(w)));
 }
 

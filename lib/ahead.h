@@ -21,13 +21,13 @@ struct pl_seg;
 
 /* Of a file. */
 struct pl_ahead {
-	pthread_mutex_t
-		lock;	    /* guards all below but the crew, readers, tickets and pieces' states */
-	off_t next;	    /* the end of what was read in this run; -1: nothing */
-	off_t tail;	    /* the end of what was asked for */
-	unsigned int run;   /* reads that went on, in a row */
-	unsigned int need;  /* of those before anything is asked for */
-	unsigned int turns; /* runs that have ended */
+	/* Guards all below but the crew, readers, tickets and pieces' states. */
+	pthread_mutex_t lock;
+	off_t next;	      /* the end of what was read in this run; -1: nothing */
+	off_t tail;	      /* the end of what was asked for */
+	unsigned int run;     /* reads that went on, in a row */
+	unsigned int need;    /* of those before anything is asked for */
+	unsigned int turns;   /* runs that have ended */
 	unsigned int crowded; /* hints without room since a piece was last used */
 	bool refused;	      /* there is no io_uring for it */
 	bool watched;	      /* it was tried to */

@@ -59,7 +59,7 @@ static bool only_ahead(const struct pl_job *job, const struct pl_fill *f, bool m
  * Reads a short unit that is in the page cache as a whole, which takes no longer than to ask whether it is. 1: it is, 0:
  * it is not, -1: the file system does not tell.
  */
-static int comes_at_once(struct pl_fill *f)
+static int read_at_once(struct pl_fill *f)
 {
 	struct iovec iov = { .iov_base = f->mem, .iov_len = f->bytes };
 	ssize_t n = preadv2(f->file->fd, &iov, 1, f->offset, RWF_NOWAIT);
@@ -86,7 +86,7 @@ static bool cold(struct pl_job *job, struct pl_fill *f)
 	/* What is not there the kernel begins to read, and from then on says that it is: so only where all was there so
 	 * far, and the first is asked about. */
 	if (job->small && !met_cold && f->unit)
-		at_once = comes_at_once(f);
+		at_once = read_at_once(f);
 	if (!at_once)
 		meet_cold(job);
 	if (at_once >= 0)

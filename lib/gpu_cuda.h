@@ -90,6 +90,12 @@ void pl_cuda_leave(struct pl_cuda *c);
 /* Forgets all; without @release no driver call is made. */
 void pl_cuda_contexts_free(struct pl_cuda *c, bool release);
 
+/* gpu_cuda_scatter.c: many small copies as one kernel. The context is current. */
+bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_copy *list,
+			  unsigned int nr);
+void pl_cuda_prepare(struct pl_gpu *gpu, void *owner);
+int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
+		    unsigned int nr);
 /* Memory the driver knows. */
 struct pl_cuda_range {
 	pl_cu_ptr start;
@@ -102,13 +108,6 @@ struct pl_cuda_range {
  * that was found last.
  */
 bool pl_cuda_alive(struct pl_cuda *c, const void *addr, size_t bytes, struct pl_cuda_range *seen);
-
-/* gpu_cuda_scatter.c: many small copies as one kernel. The context is current. */
-bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_copy *list,
-			  unsigned int nr);
-void pl_cuda_prepare(struct pl_gpu *gpu, void *owner);
-int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
-		    unsigned int nr);
 
 /* gpu_cuda_pin.c: pinned host memory */
 int pl_cuda_pin_alloc(struct pl_gpu *gpu, size_t bytes, void **out);

@@ -16,7 +16,7 @@
  * neighbours that come at once are joined to requests of several MiB, which disks take one by one. */
 #define PUSH_MANY 8
 #define LONG_UNIT (128u * 1024)
-/* How long a helper of one looks for the copy it waits for before it sleeps. */
+/* Rounds in which a helper of a write through a mapping looks for the copy it waits for before it sleeps. */
 #define LOOKS 64u
 
 /* What came of the units of a list on the file side. */

@@ -29,6 +29,9 @@ int pl_stream_run(struct peerlane_file *file, enum peerlane_op op, void *addr, s
 		  off_t offset, void *stream, const struct pl_stream_work *work, void *arg,
 		  bool *queued);
 
+/* How many workers see to streams: they look all the time while copies are under way, so few of the CPUs. */
+unsigned int pl_stream_threads(void);
+
 /* Waits for the requests of streams, as long as the context's time-out, and frees the state of
  * all streams. False: a stream has still to come to one, and the context must stay. */
 bool pl_streams_fini(struct peerlane *ctx);

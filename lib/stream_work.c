@@ -16,7 +16,19 @@
 /* Under way for so long it may take longer still: something else is wrong, or the CPU has other work. */
 #define LONG_NS 2000000u
 
+/* Workers at least: one of them is left for requests that are done in steps. */
+#define MIN_THREADS 3u
+
 static const struct timespec nap = { .tv_nsec = NAP_NS };
+
+unsigned int pl_stream_threads(void)
+{
+	unsigned int nr = pl_nr_cpus() / 5;
+
+	if (nr < MIN_THREADS)
+		return MIN_THREADS;
+	return nr < PL_STREAM_THREADS ? nr : PL_STREAM_THREADS;
+}
 
 void pl_stream_request_put(struct pl_stream_request *r)
 {
@@ -284,7 +296,6 @@ static enum pl_flight_step fly(struct pl_stream *s, struct pl_stream_request *r,
 static void wait_behind(struct pl_stream *s)
 {
 	bool late = pl_now_ns() >= s->look_until;
-
 	struct peerlane *ctx = s->ctx;
 
 	hint(s, false, 1);

@@ -16,8 +16,6 @@
 #define SPIN_NS 200000u
 /* Spinning pays only where there are cores to spare. */
 #define SPIN_MIN_CPUS 6u
-/* One of them is left for requests that are done in steps. */
-#define MIN_STREAM_THREADS 3u
 
 unsigned int pl_nr_cpus(void)
 {
@@ -26,15 +24,6 @@ unsigned int pl_nr_cpus(void)
 	if (sched_getaffinity(0, sizeof(set), &set))
 		return 1;
 	return (unsigned int)CPU_COUNT(&set);
-}
-
-unsigned int pl_stream_threads(void)
-{
-	unsigned int nr = pl_nr_cpus() / 5;
-
-	if (nr < MIN_STREAM_THREADS)
-		return MIN_STREAM_THREADS;
-	return nr < PL_STREAM_THREADS ? nr : PL_STREAM_THREADS;
 }
 
 void pl_lock_init(pthread_mutex_t *lock)

@@ -80,8 +80,6 @@ void pl_lock_init(pthread_mutex_t *lock);
 
 /* CPUs this process may use. */
 unsigned int pl_nr_cpus(void);
-/* Threads for requests of streams: they look all the time while copies are under way, so few of the CPUs. */
-unsigned int pl_stream_threads(void);
 
 static inline void pl_cpu_relax(void)
 {

@@ -4,7 +4,6 @@
 
 #include "lane.h"
 #include "stream.h"
-#include "worker.h"
 
 #define NR_STREAMS 16u /* more than there are workers for them */
 
