@@ -204,7 +204,7 @@ def qemu_command(lab, kernel, boot, images, work):
     traces = ["pci_nvme_map_addr", "pci_nvme_read"]
     if boot.layout.iommu:
         traces += ["vtd_dmar_translate"]
-    command = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg", "-cpu", boot.layout.cpu,
+    command = [lab.qemu, "-machine", "q35", "-accel", "tcg", "-cpu", boot.layout.cpu,
                "-smp", "2", "-m", "1024", "-nodefaults", "-display", "none", "-no-reboot",
                "-serial", f"file:{work}/console.txt", "-serial", f"file:{results}",
                "-monitor", "stdio",

@@ -63,6 +63,11 @@ class Boot:
             for parameter in parameters.split(","):
                 module, value = parameter.split(":", 1)
                 self.parameters[module].append(value)
+        # Since version 10 every drive of QEMU's says that it may have several controllers, as few do that
+        # are sold. Linux then shows it by a disk that stands for all paths to it; not so here, unless
+        # that is asked for.
+        if not layout.below and not self.parameters["nvme_core"]:
+            self.parameters["nvme_core"].append("multipath=N")
 
     @staticmethod
     def names(kernels):
@@ -98,6 +103,12 @@ class Lab:
             self.boots.append(Boot(name, self.layouts[layout], *others))
         else:
             raise ValueError(f"lab.table: what is a {kind}?")
+
+    @property
+    def qemu(self):
+        """The QEMU that setup has fetched, or the machine's own where that is new enough."""
+        fetched = os.path.join(self.cache, "qemu/run")
+        return fetched if os.path.exists(fetched) else "qemu-system-x86_64"
 
     def only(self, boots, tests):
         """Leave only some boots and, of those, some tests; all when none are named."""

@@ -11,11 +11,11 @@
 /* The configuration space of the port above the drive. */
 static int port_above(const char *serial)
 {
-	char path[DISK_PATH], name[PATH_MAX], *real;
+	char pci[32], name[PATH_MAX], *real;
 	int fd;
 
-	disk_path("serial", serial, path);
-	snprintf(name, sizeof(name), "/sys/block/%s/device/device/../config", path + 5);
+	drive_pci(serial, pci, sizeof(pci));
+	snprintf(name, sizeof(name), "/sys/bus/pci/devices/%s/../config", pci);
 	real = realpath(name, NULL);
 	expect(real);
 	printf("port %s\n", real);
