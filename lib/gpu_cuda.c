@@ -295,6 +295,7 @@ static int cuda_info(struct pl_gpu *gpu, int ordinal, struct peerlane_gpu_info *
 	pl_text(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", out->pci);
 	read_line(path, text, sizeof(text));
 	out->numa_node = *text ? atoi(text) : -1;
+	out->copy_lists = c->api.copy_list ? 1 : 0;
 	return 0;
 }
 

@@ -246,6 +246,7 @@ static int sim_info(struct pl_gpu *gpu, int ordinal, struct peerlane_gpu_info *o
 		.memory_bytes = sim->memory_bytes,
 		.driver = "sim",
 		.numa_node = -1,
+		.copy_lists = 1,
 	};
 
 	if (ordinal < 0 || ordinal >= sim->nr_gpus)

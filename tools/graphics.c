@@ -115,5 +115,10 @@ void pl_graphics_report_session(struct pl_report *r, const struct pl_session *s)
 		pl_report_text(r, "pci", info.pci[0] ? "PCI address" : NULL, "%s", info.pci);
 		pl_report_value(r, "numa_node", json_object_new_int(info.numa_node),
 				info.numa_node >= 0 ? "NUMA node" : NULL, "%d", info.numa_node);
+		pl_report_value(
+			r, "copy_lists", json_object_new_boolean(info.copy_lists),
+			info.copy_lists ? NULL : "copies",
+			"one by one: threads that read a file in turns would be faster with a "
+			"driver of CUDA 13 or later");
 	}
 }

@@ -20,6 +20,7 @@ extern "C" {
  * @memory_bytes: memory of the device
  * @driver: driver version as text
  * @numa_node: node the GPU hangs on, -1 if unknown
+ * @copy_lists: 1 if the driver takes the copies of several threads as one list, else 0
  */
 struct peerlane_gpu_info {
 	size_t size;
@@ -28,6 +29,7 @@ struct peerlane_gpu_info {
 	uint64_t memory_bytes;
 	char driver[32];
 	int numa_node;
+	int copy_lists;
 };
 
 /**

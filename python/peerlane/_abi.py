@@ -146,6 +146,7 @@ class GpuInfo(Sized):
         ("memory_bytes", c_uint64),
         ("driver", c_char * 32),
         ("numa_node", c_int),
+        ("copy_lists", c_int),
     ]
 
 

@@ -28,6 +28,7 @@ class Gpu(NamedTuple):
     memory_bytes: int
     driver: str
     numa_node: int
+    copy_lists: bool
 
 
 def _flags(words: Union[str, Iterable[str]]) -> int:
@@ -151,6 +152,7 @@ class Context(Closable):
                         info.memory_bytes,
                         info.driver.decode(),
                         info.numa_node,
+                        bool(info.copy_lists),
                     )
                 )
         return found

@@ -32,6 +32,19 @@ json 'all(v["usable"] or v["reason"] for v in d["read"]["verdicts"])'
 expect 1 "$tool" check --quiet file
 [ "$(wc -l <out)" -eq 1 ] || fail 'quiet is more than a line'
 
+# A driver that takes copies one by one only: what that costs, and the way out.
+if [ -n "${FAKE_LIBCUDA_OLD:-}" ]; then
+	export FAKE_CUDA=1
+	PEERLANE_LIBCUDA=$FAKE_LIBCUDA_OLD expect 0 "$tool" check --backend cuda
+	says out 'copies          one by one: threads'
+	says out 'a driver of CUDA 13 or later'
+	PEERLANE_LIBCUDA=$FAKE_LIBCUDA_OLD expect 0 "$tool" check --backend cuda --json
+	json 'all(g["copy_lists"] is False for g in d["gpus"])'
+	PEERLANE_LIBCUDA=$FAKE_LIBCUDA expect 0 "$tool" check --backend cuda
+	! grep -q 'one by one' out || fail 'a new driver is said to take copies one by one'
+	unset FAKE_CUDA
+fi
+
 # An empty file and one that is smaller than a block.
 : >empty
 expect 1 "$tool" check empty

@@ -80,6 +80,7 @@ static void test_devices(void **state)
 		assert_non_null(strstr(info.driver, "CUDA 13.0"));
 		assert_true(info.memory_bytes == 8ull << 30);
 		assert_int_equal(info.numa_node, -1);
+		assert_int_equal(info.copy_lists, 1);
 	}
 	assert_int_equal(ops->info(gpu, 2, &info), -ENODEV);
 	assert_int_equal(ops->info(gpu, -1, &info), -ENODEV);
