@@ -136,21 +136,3 @@ enum pl_flight_step pl_flight_step(struct pl_stream *s, struct pl_stream_request
 		lose(s);
 	return land(s, r, done ? done : -ETIMEDOUT, result);
 }
-
-void pl_flight_abort(struct pl_stream *s)
-{
-	const struct pl_gpu_ops *ops = s->ctx->gpu->ops;
-	struct pl_flight *f = &s->flight;
-
-	if (!f->piece)
-		return;
-	while (f->copying && !ops->mark_done(s->ctx->gpu, s->queue.marks[0])) {
-		if (pl_now_ns() > f->deadline) {
-			lose(s);
-			break;
-		}
-		pl_cpu_relax();
-	}
-	pl_piece_drop(f->piece, s->ctx);
-	end(s);
-}

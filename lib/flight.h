@@ -31,8 +31,6 @@ enum pl_flight_step {
 /* Begins or goes on with request @r, the stream's first, whose kernel has begun. */
 enum pl_flight_step pl_flight_step(struct pl_stream *s, struct pl_stream_request *r,
 				   ssize_t *result);
-/* Nobody takes another step: waits for a copy that has begun, within the time-out. */
-void pl_flight_abort(struct pl_stream *s);
 
 static inline bool pl_flight_under_way(const struct pl_flight *f)
 {

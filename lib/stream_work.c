@@ -171,14 +171,14 @@ void pl_stream_serve_add(struct pl_stream *s, struct pl_stream_request *r)
 		put_back(s, false);
 }
 
-/* The context is going away, or there is no thread to be had. */
+/* The context is going away, or there is no thread to be had. A read in steps, under way only in the former case,
+ * is left as it is: what it uses stays for ever, see leave_behind(). */
 void pl_stream_serve_drop(struct pl_task *task)
 {
 	struct pl_stream *s = (struct pl_stream *)task;
 	struct pl_stream_request *r;
 	bool more;
 
-	pl_flight_abort(s);
 	do {
 		r = list_first(s);
 		more = list_pop(s);

@@ -166,6 +166,7 @@ int fake_cuda_fail(const char *spec);
 #define FAKE_STRICT_CALLS 1u /* threads of Peerlane make none while a stream is served */
 #define FAKE_STRICT_LOCK 2u  /* some wait for all streams and keep all other calls out meanwhile */
 #define FAKE_STALL 4u	     /* kernels that serve a stream copy nothing */
+#define FAKE_LATE 8u	     /* they do so only a while after they are told to end, and then end */
 /* Sets these and returns what was set before. */
 unsigned int fake_cuda_strict(unsigned int flags);
 

@@ -91,8 +91,10 @@ int fake_end(int result);
 int fake_injected(const char *symbol);
 /* In FAKE_STRICT_LOCK mode, between these two no other call begins; lock held. */
 bool fake_alone_begin(void);
-bool fake_stalled(void);
 void fake_alone_end(void);
+/* Whether kernels that serve a stream copy nothing, and whether they do when they are told to end. */
+bool fake_stalled(void);
+bool fake_late(void);
 void fake_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int fake_nr_gpus(void);
 

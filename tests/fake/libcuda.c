@@ -153,7 +153,12 @@ unsigned int fake_cuda_strict(unsigned int flags)
 
 bool fake_stalled(void)
 {
-	return __atomic_load_n(&strict, __ATOMIC_RELAXED) & FAKE_STALL;
+	return __atomic_load_n(&strict, __ATOMIC_RELAXED) & (FAKE_STALL | FAKE_LATE);
+}
+
+bool fake_late(void)
+{
+	return __atomic_load_n(&strict, __ATOMIC_RELAXED) & FAKE_LATE;
 }
 
 bool fake_alone_begin(void)

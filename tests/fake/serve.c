@@ -11,6 +11,7 @@
 #define MAX_KERNELS 128u
 #define MIN_NAP_NS 5000
 #define MAX_NAP_NS 300000
+#define LATE_NS 200000000
 
 static unsigned int running;
 
@@ -51,6 +52,32 @@ static int copy(const struct pl_serve_chunk *c)
 	return CU_OK;
 }
 
+/* The next ticket. */
+static int take(struct pl_serve_host *host, struct pl_serve_gpu *gpu)
+{
+	struct pl_serve_chunk c = host->ring[gpu->taken++ % PL_SERVE_RING];
+	int result;
+
+	if (c.mark >= PL_SERVE_MARKS || !c.bytes || c.bytes > PL_SERVE_CHUNK)
+		return CU_ILLEGAL_ADDRESS;
+	result = copy(&c);
+	if (!result && ++gpu->finished[c.mark] == c.target)
+		__atomic_store_n(&host->mark[c.mark], c.target, __ATOMIC_RELEASE);
+	return result;
+}
+
+/* What was posted before the end. */
+static int take_late(struct pl_serve_host *host, struct pl_serve_gpu *gpu)
+{
+	const struct timespec nap = { .tv_nsec = LATE_NS };
+	int result = CU_OK;
+
+	nanosleep(&nap, NULL);
+	while (!result && gpu->taken < __atomic_load_n(&host->posted, __ATOMIC_ACQUIRE))
+		result = take(host, gpu);
+	return result;
+}
+
 /* Tickets in order; the lock is not held. */
 static int serve(struct pl_serve_host *host, struct pl_serve_gpu *gpu, uint32_t number)
 {
@@ -62,10 +89,9 @@ static int serve(struct pl_serve_host *host, struct pl_serve_gpu *gpu, uint32_t 
 		uint32_t begun = __atomic_load_n(&host->begun, __ATOMIC_ACQUIRE);
 		uint32_t posted = __atomic_load_n(&host->posted, __ATOMIC_ACQUIRE);
 		uint32_t quit = __atomic_load_n(&host->quit, __ATOMIC_ACQUIRE);
-		struct pl_serve_chunk c;
 
 		if ((int32_t)(quit - number) >= 0)
-			break;
+			return fake_late() ? take_late(host, gpu) : CU_OK;
 		if ((int32_t)(begun - number) < 0 || posted <= gpu->taken || fake_stalled()) {
 			nanosleep(&nap, NULL);
 			if (nap.tv_nsec < MAX_NAP_NS)
@@ -73,12 +99,7 @@ static int serve(struct pl_serve_host *host, struct pl_serve_gpu *gpu, uint32_t 
 			continue;
 		}
 		nap.tv_nsec = MIN_NAP_NS;
-		c = host->ring[gpu->taken++ % PL_SERVE_RING];
-		if (c.mark >= PL_SERVE_MARKS || !c.bytes || c.bytes > PL_SERVE_CHUNK)
-			return CU_ILLEGAL_ADDRESS;
-		result = copy(&c);
-		if (!result && ++gpu->finished[c.mark] == c.target)
-			__atomic_store_n(&host->mark[c.mark], c.target, __ATOMIC_RELEASE);
+		result = take(host, gpu);
 	}
 	return result;
 }

@@ -14,8 +14,8 @@ struct many {
 	struct gate gate;
 };
 
-/* One read on each stream, read ahead; the GPU copies nothing. */
-static void many_start(struct many *m)
+/* One read on each stream, read ahead; they wait at a gate. */
+static void many_queue(struct many *m)
 {
 	m->addr = gpu_alloc(NR_STREAMS * CALL);
 	m->gate = (struct gate){ 0, 0 };
@@ -31,8 +31,19 @@ static void many_start(struct many *m)
 	}
 	/* Time for all to be read ahead. */
 	nap_ms(200);
-	strict(FAKE_STRICT_CALLS | FAKE_STALL);
+}
+
+/* ...and then for the GPU, which copies nothing, see @how. */
+static void many_start_as(struct many *m, unsigned int how)
+{
+	many_queue(m);
+	strict(how);
 	gate_open(&m->gate);
+}
+
+static void many_start(struct many *m)
+{
+	many_start_as(m, FAKE_STRICT_CALLS | FAKE_STALL);
 }
 
 static void many_end(struct many *m, ssize_t result)
@@ -150,7 +161,7 @@ static void test_given_up(void **state)
 
 	(void)state;
 	setenv("PEERLANE_THREADS", "6", 1);
-	open_context(0, 0, 300);
+	open_context(0, 0, 600);
 	assert_int_equal(fdatasync(fd), 0);
 	nap_ms(120);
 	many_start(&m);
@@ -159,6 +170,44 @@ static void test_given_up(void **state)
 	addr = gpu_alloc(NR_CALLS * CALL);
 	for (unsigned int i = 0; i < 4; i++)
 		read_all(1, addr);
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+	close_context();
+}
+
+/* A copy that was given up begins after all: it finds what it was to copy, nobody uses the lane for other data. */
+static void test_late_copies(void **state)
+{
+	off_t other = NR_STREAMS * CALL;
+	uint64_t addr;
+	struct many m;
+
+	(void)state;
+	setenv("PEERLANE_THREADS", "6", 1);
+	open_context(0, 0, 600);
+	assert_int_equal(fdatasync(fd), 0);
+	nap_ms(120);
+	addr = gpu_alloc(CALL);
+	many_start_as(&m, FAKE_LATE);
+	while (stats().in_flight < NR_STREAMS)
+		nap_ms(1);
+	while (stats().in_flight)
+		nap_ms(1);
+	/* As if there were no other lanes. */
+	pl_pool_reclaim(ctx);
+	for (unsigned int i = 0; i < 8; i++) {
+		off_t at = other + (i % 2) * (off_t)CALL;
+
+		assert_int_equal(peerlane_read(file, to(addr), CALL, at), CALL);
+		assert_like_file(addr, at, CALL);
+	}
+	for (unsigned int i = 0; i < NR_STREAMS; i++) {
+		sync_stream(m.streams[i]);
+		assert_int_equal(m.results[i], -ETIMEDOUT);
+		assert_int_equal(cu.cuStreamDestroy_v2(m.streams[i]), 0);
+	}
+	strict(FAKE_STRICT_CALLS);
+	assert_like_file(m.addr, 0, NR_STREAMS * CALL);
+	assert_int_equal(cu.cuMemFree_v2(m.addr), 0);
 	assert_int_equal(cu.cuMemFree_v2(addr), 0);
 	close_context();
 }
@@ -179,13 +228,53 @@ static void test_closed_under_way(void **state)
 	}
 }
 
+static void *open_later(void *gate)
+{
+	nap_ms(400);
+	gate_open(gate);
+	return NULL;
+}
+
+/* The context is closed for good while copies are under way: a stream that does not come to its request keeps it
+ * from waiting for them. */
+static void test_left_under_way(void **state)
+{
+	struct gate gate = { 0, 0 };
+	void *held = stream_make();
+	ssize_t result = -1;
+	pthread_t thread;
+	off_t at = 0;
+	struct many m;
+
+	(void)state;
+	setenv("PEERLANE_THREADS", "6", 1);
+	open_context(0, 0, 600);
+	assert_int_equal(fdatasync(fd), 0);
+	nap_ms(120);
+	assert_int_equal(cu.cuLaunchHostFunc(held, wait_at_gate, &gate), 0);
+	many_queue(&m);
+	read_call(m.addr, &at, &result, held);
+	strict(FAKE_STRICT_CALLS | FAKE_STALL);
+	assert_int_equal(pthread_create(&thread, NULL, open_later, &m.gate), 0);
+	file = NULL;
+	close_context();
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	gate_open(&gate);
+	sync_stream(held);
+	assert_int_equal(result, -ECANCELED);
+	many_end(&m, -ECANCELED);
+	assert_int_equal(cu.cuStreamDestroy_v2(held), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(more_than_workers),
 		TEST(beside_slow_ones),
 		TEST(given_up),
+		TEST(late_copies),
 		TEST(closed_under_way),
+		cmocka_unit_test_setup_teardown(test_left_under_way, setup, teardown_left_behind),
 	};
 
 	return RUN_TESTS(tests);
