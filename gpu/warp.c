@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_LANES 32u
 
@@ -15,9 +17,8 @@ struct lane {
 	struct warp *warp;
 	pthread_t thread;
 	uint32_t index;
-	/* Guarded by the lock of the warp. */
-	bool met;
-	uint64_t inbox[MAX_LANES];
+	sem_t met;
+	uint64_t inbox[MAX_LANES]; /* the lane's own when it has met the others */
 };
 
 /* Where some lanes meet; others may meet elsewhere meanwhile. A lane is in one meeting at a time. */
@@ -27,8 +28,7 @@ struct place {
 };
 
 struct warp {
-	pthread_mutex_t lock;
-	pthread_cond_t moved;
+	pthread_mutex_t lock; /* guards the places */
 	unsigned int index;
 	peerlane_cpu_fn fn;
 	void *arg;
@@ -68,18 +68,17 @@ static struct place *find(struct warp *w, uint32_t lanes)
 	return unused;
 }
 
-/* The last one to come hands everybody the values. */
+/* The last one to come hands everybody the values, and wakes them when none of them would find the lock taken. */
 static void hand_out(struct warp *w, struct place *p, uint32_t lanes)
 {
 	p->here = 0;
-	for (uint32_t i = 0; i < MAX_LANES; i++) {
-		if (!(lanes >> i & 1))
-			continue;
-		for (uint32_t k = 0; k < MAX_LANES; k++)
-			w->lane[i].inbox[k] = p->value[k];
-		w->lane[i].met = true;
-	}
-	pthread_cond_broadcast(&w->moved);
+	for (uint32_t i = 0; i < MAX_LANES; i++)
+		if (lanes >> i & 1)
+			memcpy(w->lane[i].inbox, p->value, sizeof(p->value));
+	pthread_mutex_unlock(&w->lock);
+	for (uint32_t i = 0; i < MAX_LANES; i++)
+		if (lanes >> i & 1)
+			sem_post(&w->lane[i].met);
 }
 
 void peerlane_cpu_meet(uint32_t lanes, uint64_t value, uint64_t *all)
@@ -100,12 +99,12 @@ void peerlane_cpu_meet(uint32_t lanes, uint64_t value, uint64_t *all)
 	p->here |= 1u << me->index;
 	if (p->here == lanes)
 		hand_out(w, p, lanes);
-	while (!me->met)
-		pthread_cond_wait(&w->moved, &w->lock);
-	me->met = false;
-	for (uint32_t k = 0; all && k < MAX_LANES; k++)
-		all[k] = me->inbox[k];
-	pthread_mutex_unlock(&w->lock);
+	else
+		pthread_mutex_unlock(&w->lock);
+	while (sem_wait(&me->met))
+		;
+	if (all)
+		memcpy(all, me->inbox, sizeof(me->inbox));
 }
 
 static bool pass(struct gate *g)
@@ -143,7 +142,8 @@ static void warp_init(struct warp *w, unsigned int index, peerlane_cpu_fn fn, vo
 		      struct gate *gate)
 {
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->moved, NULL);
+	for (uint32_t i = 0; i < MAX_LANES; i++)
+		sem_init(&w->lane[i].met, 0, 0);
 	w->index = index;
 	w->fn = fn;
 	w->arg = arg;
@@ -179,7 +179,8 @@ int peerlane_cpu_run(unsigned int nr_warps, unsigned int nr_lanes, peerlane_cpu_
 	for (unsigned int i = 0; i < made; i++)
 		pthread_join(warps[i / nr_lanes].lane[i % nr_lanes].thread, NULL);
 	for (unsigned int i = 0; i < nr_warps; i++) {
-		pthread_cond_destroy(&warps[i].moved);
+		for (uint32_t k = 0; k < MAX_LANES; k++)
+			sem_destroy(&warps[i].lane[k].met);
 		pthread_mutex_destroy(&warps[i].lock);
 	}
 	free(warps);
