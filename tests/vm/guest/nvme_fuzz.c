@@ -22,6 +22,7 @@ static char *host;
 static uint64_t addresses[NR_SLOTS];
 static uint32_t pins[NR_SLOTS], handles[64];
 static double end;
+static bool over;
 static unsigned long calls, mapped, granted;
 static __thread sigjmp_buf resume;
 
@@ -73,7 +74,7 @@ static void fuzz_grant(unsigned int *seed)
 	__atomic_fetch_add(&granted, 1, __ATOMIC_RELAXED);
 }
 
-/* What an owner does: end clients whose GPU memory goes away, which waits for that. */
+/* What an owner does: end clients whose GPU memory goes away, which waits for that, ten seconds if nobody does. */
 static void *keep_order(void *data)
 {
 	struct peerlane_nvmedev_leaving leaving = { 0 };
@@ -81,7 +82,7 @@ static void *keep_order(void *data)
 	struct pollfd fd = { .fd = nodes[0], .events = POLLPRI };
 
 	(void)data;
-	while (seconds() < end + 1)
+	while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE))
 		if (poll(&fd, 1, 100) == 1 &&
 		    ioctl(nodes[0], PEERLANE_NVMEDEV_IOC_LEAVING, &leaving) == 0 && leaving.id) {
 			revoke.id = leaving.id;
@@ -240,6 +241,7 @@ static void fuzz_all(void *data)
 	}
 	for (i = 0; i < NR_THREADS; i++)
 		pthread_join(threads[i], NULL);
+	__atomic_store_n(&over, true, __ATOMIC_RELEASE);
 	pthread_join(owner, NULL);
 	printf("%lu calls, %lu mappings, %lu clients, %lld stops\n", calls, mapped, granted,
 	       nvme_counter("nr_stops"));
