@@ -63,9 +63,8 @@ class Boot:
             for parameter in parameters.split(","):
                 module, value = parameter.split(":", 1)
                 self.parameters[module].append(value)
-        # Since version 10 every drive of QEMU's says that it may have several controllers, as few do that
-        # are sold. Linux then shows it by a disk that stands for all paths to it; not so here, unless
-        # that is asked for.
+        # Every drive of QEMU 10.0, unlike one of 7.2, says that it may have several controllers. Linux
+        # then shows a disk that stands for all paths to it; here only where that is asked for.
         if not layout.below and not self.parameters["nvme_core"]:
             self.parameters["nvme_core"].append("multipath=N")
 
