@@ -16,6 +16,8 @@ ROUNDS = int(os.environ.get("VM_ROUNDS", "0"))
 # in each test. A round of some loops takes seconds where much else is going on.
 TEST_SECONDS = 200
 BOOT_SECONDS = 600
+# ...and a guest that has not said a word by then has not started.
+START_SECONDS = 120
 MORE_SECONDS = FUZZ_SECONDS + 5 * ROUNDS
 # With a debug kernel everything takes longer.
 DEBUG_TIMES = 4
@@ -36,6 +38,10 @@ VFIO = ("vfio-pci", "vfio_iommu_type1")
 
 def test_limit(kernel):
     return (TEST_SECONDS + MORE_SECONDS) * (DEBUG_TIMES if kernel.tools == "source" else 1)
+
+
+def start_limit(kernel):
+    return START_SECONDS * (DEBUG_TIMES if kernel.tools == "source" else 1)
 
 
 def boot_limit(kernel, boot):
