@@ -96,6 +96,7 @@ bool pl_cuda_scatter_fits(struct pl_cuda *c, enum pl_dir dir, const struct pl_co
 void pl_cuda_prepare(struct pl_gpu *gpu, void *owner);
 int pl_cuda_scatter(struct pl_cuda *c, void *owner, void *stream, const struct pl_copy *list,
 		    unsigned int nr);
+
 /* Memory the driver knows. */
 struct pl_cuda_range {
 	pl_cu_ptr start;

@@ -9,12 +9,17 @@
 #define NR_CALLS (ROOM / CALL)
 
 /* A file that was last changed a while ago and has nothing to be written back. */
-static inline void open_quiet(unsigned int flags, size_t pool)
+static inline void open_quiet_for(unsigned int flags, size_t pool, unsigned int timeout_ms)
 {
 	setenv("PEERLANE_THREADS", "6", 1);
-	open_context(flags, pool, 0);
+	open_context(flags, pool, timeout_ms);
 	assert_int_equal(fdatasync(fd), 0);
 	nap_ms(120);
+}
+
+static inline void open_quiet(unsigned int flags, size_t pool)
+{
+	open_quiet_for(flags, pool, 0);
 }
 
 static inline void read_call(uint64_t addr, const off_t *offset, ssize_t *result, void *stream)
@@ -32,7 +37,7 @@ static inline uint64_t read_all(unsigned int nr, uint64_t addr)
 {
 	uint64_t before = stats().ahead_bytes;
 	ssize_t results[NR_CALLS];
-	struct gate gate = { 0, 0 };
+	struct gate gate = { 0 };
 	void *streams[8];
 
 	assert_int_equal(cu.cuMemsetD8Async(addr, 0xee, NR_CALLS * CALL, NULL), 0);

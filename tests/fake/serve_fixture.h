@@ -75,6 +75,7 @@ static inline void nap_ms(unsigned int ms)
 /* A host function that keeps a stream until it is told. */
 struct gate {
 	int reached, open;
+	unsigned int after_ms; /* for open_later() */
 };
 
 static inline void wait_at_gate(void *arg)
@@ -89,6 +90,16 @@ static inline void wait_at_gate(void *arg)
 static inline void gate_open(struct gate *g)
 {
 	__atomic_store_n(&g->open, 1, __ATOMIC_RELEASE);
+}
+
+/* For a thread of its own. */
+static inline void *open_later(void *arg)
+{
+	struct gate *g = arg;
+
+	nap_ms(g->after_ms);
+	gate_open(g);
+	return NULL;
 }
 
 /* Whether memory has what is in the file. */

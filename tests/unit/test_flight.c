@@ -18,7 +18,7 @@ struct many {
 static void many_queue(struct many *m)
 {
 	m->addr = gpu_alloc(NR_STREAMS * CALL);
-	m->gate = (struct gate){ 0, 0 };
+	m->gate = (struct gate){ 0 };
 	assert_int_equal(cu.cuMemsetD8Async(m->addr, 0xa5, NR_STREAMS * CALL, NULL), 0);
 	sync_stream(NULL);
 	for (unsigned int i = 0; i < NR_STREAMS; i++) {
@@ -160,10 +160,7 @@ static void test_given_up(void **state)
 	uint64_t addr;
 
 	(void)state;
-	setenv("PEERLANE_THREADS", "6", 1);
-	open_context(0, 0, 600);
-	assert_int_equal(fdatasync(fd), 0);
-	nap_ms(120);
+	open_quiet_for(0, 0, 600);
 	many_start(&m);
 	many_end(&m, -ETIMEDOUT);
 	assert_int_equal(stats().in_flight, 0);
@@ -182,10 +179,7 @@ static void test_late_copies(void **state)
 	struct many m;
 
 	(void)state;
-	setenv("PEERLANE_THREADS", "6", 1);
-	open_context(0, 0, 600);
-	assert_int_equal(fdatasync(fd), 0);
-	nap_ms(120);
+	open_quiet_for(0, 0, 600);
 	addr = gpu_alloc(CALL);
 	many_start_as(&m, FAKE_LATE);
 	while (stats().in_flight < NR_STREAMS)
@@ -228,18 +222,11 @@ static void test_closed_under_way(void **state)
 	}
 }
 
-static void *open_later(void *gate)
-{
-	nap_ms(400);
-	gate_open(gate);
-	return NULL;
-}
-
 /* The context is closed for good while copies are under way: a stream that does not come to its request keeps it
  * from waiting for them. */
 static void test_left_under_way(void **state)
 {
-	struct gate gate = { 0, 0 };
+	struct gate gate = { 0 };
 	void *held = stream_make();
 	ssize_t result = -1;
 	pthread_t thread;
@@ -247,14 +234,12 @@ static void test_left_under_way(void **state)
 	struct many m;
 
 	(void)state;
-	setenv("PEERLANE_THREADS", "6", 1);
-	open_context(0, 0, 600);
-	assert_int_equal(fdatasync(fd), 0);
-	nap_ms(120);
+	open_quiet_for(0, 0, 600);
 	assert_int_equal(cu.cuLaunchHostFunc(held, wait_at_gate, &gate), 0);
 	many_queue(&m);
 	read_call(m.addr, &at, &result, held);
 	strict(FAKE_STRICT_CALLS | FAKE_STALL);
+	m.gate.after_ms = 400;
 	assert_int_equal(pthread_create(&thread, NULL, open_later, &m.gate), 0);
 	file = NULL;
 	close_context();

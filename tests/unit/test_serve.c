@@ -43,7 +43,7 @@ static void test_many_streams(void **state)
 		ssize_t results[2];
 	} s[NR_STREAMS];
 	uint64_t addr = gpu_alloc(NR_STREAMS * EACH);
-	struct gate gate = { 0, 0 };
+	struct gate gate = { 0 };
 	size_t bytes = EACH;
 
 	(void)state;
@@ -238,13 +238,6 @@ static void test_other_memory(void **state)
 	free(plain);
 }
 
-static void *open_later(void *arg)
-{
-	nap_ms(30);
-	gate_open(arg);
-	return NULL;
-}
-
 /*
  * The program loads a kernel, makes streams and frees memory while its streams wait for I/O. The
  * driver then waits for the streams and lets nobody else in, so I/O that needs it would never end.
@@ -264,7 +257,7 @@ static void test_beside_driver_calls(void **state)
 		streams[i] = stream_make();
 	strict(FAKE_STRICT_CALLS | FAKE_STRICT_LOCK);
 	for (unsigned int round = 0; round < 4; round++) {
-		struct gate gate = { 0, 0 };
+		struct gate gate = { .after_ms = 30 };
 
 		other = gpu_alloc(100);
 		for (unsigned int i = 0; i < 8; i++) {

@@ -34,7 +34,7 @@ static void test_queued(void **state)
 static void test_waiting(void **state)
 {
 	uint64_t addr = gpu_alloc(CALL);
-	struct gate gate = { 0, 0 };
+	struct gate gate = { 0 };
 	void *stream = stream_make();
 	ssize_t result = -1;
 	off_t at = CALL;
@@ -70,14 +70,14 @@ static void test_switched_off(void **state)
 static void test_changed(void **state)
 {
 	uint64_t addr = gpu_alloc(NR_CALLS * CALL);
-	struct gate gate = { 0, 0 };
+	struct gate gate = { 0 };
 	void *stream = stream_make();
 	ssize_t results[4];
 
 	(void)state;
 	for (unsigned int synced = 0; synced < 2; synced++) {
 		open_quiet(0, 0);
-		gate = (struct gate){ 0, 0 };
+		gate = (struct gate){ 0 };
 		assert_int_equal(cu.cuLaunchHostFunc(stream, wait_at_gate, &gate), 0);
 		for (unsigned int i = 0; i < 4; i++) {
 			off_t at = (off_t)(i * CALL);
@@ -193,7 +193,7 @@ static void test_wrong_guesses(void **state)
 static void test_closed(void **state)
 {
 	uint64_t addr = gpu_alloc(4 * CALL);
-	struct gate gate = { 0, 0 };
+	struct gate gate = { 0 };
 	void *stream = stream_make();
 	ssize_t results[4];
 

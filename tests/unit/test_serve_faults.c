@@ -167,16 +167,9 @@ static void test_stalled(void **state)
 
 /* ------------------------------------------------------------------ closing */
 
-static void *open_later(void *arg)
-{
-	nap_ms(100);
-	gate_open(arg);
-	return NULL;
-}
-
 static void close_waits(uint64_t addr, void *stream)
 {
-	struct gate gate = { 0, 0 };
+	struct gate gate = { .after_ms = 100 };
 	ssize_t results[3] = { 0 };
 	pthread_t thread;
 
@@ -202,7 +195,7 @@ static void test_close_waits(void **state)
 /* The stream comes to its requests when the context is long closed. */
 static void close_gives_up(uint64_t addr, void *stream)
 {
-	struct gate gate = { 0, 0 };
+	struct gate gate = { 0 };
 	ssize_t results[3] = { 0 };
 
 	open_context(0, 0, 100);
