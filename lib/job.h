@@ -14,7 +14,7 @@
 
 #include "file.h"
 #include "gpu.h"
-#include "lane.h"
+#include "pool.h"
 #include "worker.h"
 
 struct pl_buffer;

@@ -2,7 +2,7 @@
 /* Reads on streams in steps: more of them under way than there are workers. */
 #include "fake/ahead_fixture.h"
 
-#include "lane.h"
+#include "pool.h"
 #include "stream.h"
 
 #define NR_STREAMS 16u /* more than there are workers for them */
