@@ -146,9 +146,10 @@ static struct pl_group *group_alloc(struct peerlane_batch *b, unsigned int nr)
 	if (!g)
 		return NULL;
 	g->batch = b;
-	g->ops = calloc(nr, sizeof(g->ops[0]));
-	g->segs = calloc(nr, sizeof(g->segs[0]));
-	g->bufs = calloc(nr, sizeof(g->bufs[0]));
+	/* Not cleared: whatever counts in @nr was set whole. */
+	g->ops = malloc(nr * sizeof(g->ops[0]));
+	g->segs = malloc(nr * sizeof(g->segs[0]));
+	g->bufs = malloc(nr * sizeof(g->bufs[0]));
 	if (g->ops && g->segs && g->bufs)
 		return g;
 	free(g->ops);
@@ -171,12 +172,20 @@ static void group_undo(struct pl_group *g)
 	free(g);
 }
 
+/* Says of what this thread failed with last that it was request @i; returns @err. */
+static int say_which(unsigned int i, int err)
+{
+	struct peerlane_error_info info = { .size = sizeof(info) };
+
+	peerlane_error(&info);
+	return pl_fail_gpu(err, info.cuda, "request %u: %s", i, info.text);
+}
+
 /* Adds request @io, which is number @i of the submission made at @now. */
 static int group_add(struct pl_group *g, const struct peerlane_io *io, unsigned int i, uint64_t now)
 {
 	struct peerlane *ctx = g->batch->ctx;
 	struct pl_op *op = &g->ops[g->nr];
-	struct peerlane_error_info info = { .size = sizeof(info) };
 	int err;
 
 	if (!io->file || !io->addr || io->op > PEERLANE_WRITE || (io->flags & ~PEERLANE_DURABLE))
@@ -189,7 +198,7 @@ static int group_add(struct pl_group *g, const struct peerlane_io *io, unsigned 
 		return pl_fail(-EINVAL, "request %u: the file is of another context", i);
 	err = pl_io_check(io->file, io->op, io->bytes, io->offset);
 	if (err)
-		goto err_say;
+		return say_which(i, err);
 	*op = (struct pl_op){ .file = io->file,
 			      .asked = io->bytes,
 			      .bytes = io->bytes,
@@ -200,18 +209,13 @@ static int group_add(struct pl_group *g, const struct peerlane_io *io, unsigned 
 			      .start_ns = now };
 	err = pl_io_segment(ctx, &g->segs[g->nr], io->op, op, io->addr, io->bytes, io->offset,
 			    &g->bufs[g->nr]);
-	if (err) {
-		pl_file_put(io->file);
-		goto err_say;
-	}
+	if (err)
+		goto err_put_file;
 	/* Small copies may go by a kernel, to which freed memory is fatal: look once a buffer. */
 	if (g->bufs[g->nr] && g->bufs[g->nr] != g->checked) {
 		err = pl_buffer_recheck(ctx, g->bufs[g->nr]);
-		if (err) {
-			pl_buffer_put(g->bufs[g->nr]);
-			pl_file_put(io->file);
-			goto err_say;
-		}
+		if (err)
+			goto err_put_buffer;
 		g->checked = g->bufs[g->nr];
 	}
 	if (io->op == PEERLANE_READ &&
@@ -226,9 +230,11 @@ static int group_add(struct pl_group *g, const struct peerlane_io *io, unsigned 
 	g->nr++;
 	return 0;
 
-err_say:
-	peerlane_error(&info);
-	return pl_fail_gpu(err, info.cuda, "request %u: %s", i, info.text);
+err_put_buffer:
+	pl_buffer_put(g->bufs[g->nr]);
+err_put_file:
+	pl_file_put(io->file);
+	return say_which(i, err);
 }
 
 /* The group for @io, made when it is the first there. */

@@ -282,6 +282,8 @@ void pl_p2p_attach(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op di
 	struct answer a = { .out = NULL };
 	struct pl_p2p_way way;
 
+	if (__atomic_load_n(&ctx->p2p.state, __ATOMIC_ACQUIRE) == PL_P2P_NONE)
+		return;
 	/* Nothing is pinned for a request that could not use it. */
 	if (seg->host || !fits(seg, dir, &a))
 		return;
