@@ -26,7 +26,7 @@
 #define SHARED_PARTS 128
 #define PAST_CACHE_UNIT (128 * KIB)
 #define MAX_MIN_RUN (1024 * KIB)
-#define LAG_RUN (8192 * KIB)
+#define LAG_RUN (12288 * KIB)
 /* Without a lane a slot is only a number; this many units may be under way. */
 #define BARE_SLOTS 256u
 

@@ -16,8 +16,8 @@
 
 #include <errno.h>
 
-/* Most bytes of one run of copies: large enough to hide the cost of a copy, small enough to keep
- * slots coming back. */
+/* Most bytes of one run of copies, unless it has to be longer: large enough to hide the cost of a copy, small
+ * enough to keep slots coming back. */
 #define RUN_BYTES (8ul << 20)
 #define RUN_COPIES 128
 /* Copies in flight at a time; more only makes them shorter. */
@@ -216,6 +216,11 @@ struct batch {
 	void *owner;
 };
 
+static size_t max_run(const struct pl_job *job)
+{
+	return job->min_run > RUN_BYTES ? job->min_run : RUN_BYTES;
+}
+
 /* Adds unit @u to @b, joined to the copy before it where both sides touch. */
 static bool batch_add(struct pl_job *job, struct batch *b, unsigned int u, size_t bytes)
 {
@@ -225,7 +230,7 @@ static bool batch_add(struct pl_job *job, struct batch *b, unsigned int u, size_
 
 	if (b->nr && seg->owner != b->owner)
 		return false;
-	if (b->bytes && b->bytes + bytes > RUN_BYTES)
+	if (b->bytes && b->bytes + bytes > max_run(job))
 		return false;
 	if (b->nr) {
 		struct pl_copy *c = &b->list[b->nr - 1];
