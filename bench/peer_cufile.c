@@ -23,7 +23,7 @@ static struct pl_shape shape = { .nr_threads = 1, .batch = 1, .repeat = 3, .seco
 static struct {
 	const char *lib, *native, *who;
 	size_t size_bytes, create_bytes;
-	bool direct, unregistered, verify, udev_record;
+	bool direct, unregistered, verify, udev_record, anew;
 } opt = { .size_bytes = 1 << 20 };
 
 static struct pl_peer_data data;
@@ -210,7 +210,9 @@ static void report(const struct side *side)
 	       shape.nr_threads, shape.batch, bools[shape.random], bools[shape.cold],
 	       bools[opt.direct], bools[!opt.unregistered]);
 	pl_shape_print(&shape, &f);
-	printf(",\"verified\":%s}\n", bools[opt.verify]);
+	for (unsigned int i = 0; i < shape.repeat; i++)
+		printf("%s%.4f", i ? "," : ",\"gbps_each\":[", side->run.repeats[i].gbps);
+	printf("],\"verified\":%s}\n", bools[opt.verify]);
 }
 
 static int open_handle(void)
@@ -261,20 +263,36 @@ static void close_side(void)
 	}
 	if (now->opened)
 		now->cf.driver_close();
-	pl_shape_run_fini(&now->run);
+	now->registered = now->opened = false;
+	now->handle = NULL;
 }
 
-/* The repeats, of two libraries in turns; a first call of each outside the clock lets it warm up. */
+/* Makes the library whose turn it is ready for its next pass: one that was just opened works outside the clock first. */
+static int prepare_side(size_t bytes, unsigned int pass)
+{
+	int err = 0;
+
+	if (pass && opt.anew) {
+		close_side();
+		err = open_side(bytes);
+	}
+	if (!err && opt.anew)
+		err = pl_shape_run_warm(&now->run);
+	else if (!err && !pass)
+		err = do_call(0);
+	if (!err && shape.cold)
+		err = pl_shape_prepare_cache(&shape, bytes);
+	return err;
+}
+
+/* The repeats, of two libraries in turns. */
 static int run_sides(size_t bytes)
 {
 	int err = shape.cold ? 0 : pl_shape_prepare_cache(&shape, bytes);
 
-	for (now = sides; !err && now < sides + nr_sides; now++)
-		err = do_call(0);
 	for (unsigned int i = 0; !err && i < shape.repeat; i++) {
 		for (now = sides; !err && now < sides + nr_sides; now++) {
-			if (shape.cold)
-				err = pl_shape_prepare_cache(&shape, bytes);
+			err = prepare_side(bytes, i);
 			if (!err)
 				err = pl_shape_run_repeat(&now->run);
 		}
@@ -322,8 +340,10 @@ static int measure(void)
 		err = open_side(bytes);
 	if (!err)
 		err = run_sides(bytes);
-	for (now = sides; now < sides + nr_sides; now++)
+	for (now = sides; now < sides + nr_sides; now++) {
 		close_side();
+		pl_shape_run_fini(&now->run);
+	}
 	free(data.touched);
 	return err;
 }
@@ -351,6 +371,7 @@ static const char help[] =
 	"  --lib PATH        the library to measure (libcufile.so.0 where it is usually found)\n"
 	"  --native PATH     measure this libpeerlane.so.0 instead, by the same loop; with --lib\n"
 	"                    both in one process, in turns, each with an object of its own\n"
+	"  --anew            the library opened anew for each repeat: new threads, new memory\n"
 	"  --who NAME        the name in the result (libcufile; with --native alone peerlane)\n"
 	"  --config PATH     its cufile.json; without one the library takes built-in settings\n"
 	"Exit: 0 measured, 1 a call failed or wrong data, 2 usage, 77 no GPU or no library.\n"
@@ -367,6 +388,7 @@ enum {
 	OPTION_NATIVE,
 	OPTION_WHO,
 	OPTION_CONFIG,
+	OPTION_ANEW,
 };
 
 static const struct option options[] = {
@@ -381,6 +403,7 @@ static const struct option options[] = {
 	{ "native", 1, NULL, OPTION_NATIVE },
 	{ "who", 1, NULL, OPTION_WHO },
 	{ "config", 1, NULL, OPTION_CONFIG },
+	{ "anew", 0, NULL, OPTION_ANEW },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -413,6 +436,7 @@ static void parse_flag(int c)
 	opt.unregistered |= c == OPTION_UNREGISTERED;
 	opt.verify |= c == OPTION_VERIFY;
 	opt.udev_record |= c == OPTION_UDEV_RECORD;
+	opt.anew |= c == OPTION_ANEW;
 }
 
 /* Return: 0, 1 when only help was asked for, -EINVAL */

@@ -234,6 +234,18 @@ int pl_shape_run_repeat(struct pl_shape_run *run)
 	return 0;
 }
 
+int pl_shape_run_warm(struct pl_shape_run *run)
+{
+	size_t nr_lat = atomic_load(&run->nr_lat);
+	int err = pl_shape_run_repeat(run);
+
+	if (err)
+		return err;
+	run->repeat_no--;
+	atomic_store(&run->nr_lat, nr_lat);
+	return 0;
+}
+
 /* Figures */
 
 void pl_shape_repeat_finish(struct pl_shape_repeat *rep, uint64_t nr_ops, size_t size_bytes,

@@ -91,6 +91,8 @@ int pl_shape_run_init(struct pl_shape_run *run);
 void pl_shape_run_fini(struct pl_shape_run *run);
 /* The next repeat. */
 int pl_shape_run_repeat(struct pl_shape_run *run);
+/* The same, but it does not count. */
+int pl_shape_run_warm(struct pl_shape_run *run);
 /* The slot of call number @op. */
 size_t pl_shape_pick(struct pl_shape_worker *w, size_t op);
 
