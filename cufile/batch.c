@@ -26,9 +26,10 @@
 struct entry {
 	struct entry *next; /* free, or failed and not yet collected */
 	void *cookie;
-	ssize_t result; /* of one that failed at once */
-	uint64_t start; /* for the statistics; 0: not wanted, and what follows is not set */
+	ssize_t result;	   /* of one that failed at once */
+	CUfileHandle_t fh; /* for the log; NULL: not wanted */
 	enum peerlane_op op;
+	uint64_t start; /* for the statistics; 0: not wanted, and what follows is not set */
 	void *addr;
 	size_t bytes;
 	off_t offset;
@@ -134,7 +135,6 @@ static int translate(const CUfileIOParams_t *p, const struct pl_cf_file *f, stru
 /* What the statistics will want to know of it. */
 static void note(struct entry *e, const struct peerlane_io *io)
 {
-	e->op = io->op;
 	e->addr = io->addr;
 	e->bytes = io->bytes;
 	e->offset = io->offset;
@@ -213,7 +213,9 @@ static void submit_held(struct batch *b, const CUfileIOParams_t *params, unsigne
 		list = e->next;
 		e->cookie = params[i].cookie;
 		e->start = began;
+		e->fh = files[i]->name[0] ? params[i].fh : NULL;
 		err = translate(&params[i], files[i], e, &range, &io[good]);
+		e->op = io[good].op;
 		if (began)
 			note(e, &io[good]);
 		if (err)
@@ -274,6 +276,18 @@ CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch, unsigned int nr,
 
 /* ------------------------------------------------------------------ events */
 
+/* One of a file that is deregistered already is in no line of the log. */
+static void count(const struct entry *e, ssize_t result)
+{
+	enum pl_cf_found found;
+	struct pl_cf_file *f = pl_cf_file_get(e->fh, &found);
+
+	if (!f)
+		return;
+	pl_cf_file_count(f, e->op, result);
+	pl_cf_file_put(e->fh);
+}
+
 static void finish(struct peerlane *ctx, const struct entry *e, ssize_t result, size_t p2p,
 		   CUfileIOEvents_t *out)
 {
@@ -282,6 +296,8 @@ static void finish(struct peerlane *ctx, const struct entry *e, ssize_t result, 
 	out->cookie = e->cookie;
 	out->ret = (size_t)n;
 	out->status = n >= 0 ? CUFILE_COMPLETE : n == -ECANCELED ? CUFILE_CANCELED : CUFILE_FAILED;
+	if (e->fh)
+		count(e, n);
 	if (e->start)
 		pl_cf_stats_batch_io(pl_cf_stats_gpu(ctx, e->addr), e->op, e->addr, e->bytes,
 				     e->offset, n, p2p, e->start);

@@ -110,6 +110,8 @@ void pl_cf_file_explain(struct pl_cf_file *f, enum peerlane_op op, const void *a
 
 void pl_cf_file_count(struct pl_cf_file *f, enum peerlane_op op, ssize_t result)
 {
+	if (!f->name[0])
+		return;
 	__atomic_fetch_add(&f->ops[op], 1, __ATOMIC_RELAXED);
 	if (result > 0)
 		__atomic_fetch_add(&f->bytes[op], (uint64_t)result, __ATOMIC_RELAXED);

@@ -16,7 +16,7 @@ struct pl_cf_file {
 	bool readable, writable;
 	char name[128];		   /* for the log; empty when that did not want it */
 	unsigned int explained;	   /* bits by direction: its path was logged; atomic */
-	uint64_t ops[2], bytes[2]; /* by direction; atomic */
+	uint64_t ops[2], bytes[2]; /* by direction, for the log; atomic */
 	CUfileFSOps_t fs_ops;	   /* of a file system in the process, and its handle */
 	void *fs_handle;
 };

@@ -54,6 +54,44 @@ static void path_of_a_handle(void **state)
 	unsetenv("CUFILE_LOGGING_LEVEL");
 }
 
+/* Transfers of batches are in what the log says of a file in the end, too. */
+static void batches(void **state)
+{
+	CUfileIOEvents_t events[3];
+	CUfileIOParams_t io[3];
+	CUfileBatchHandle_t batch;
+	CUfileHandle_t fh;
+	unsigned int nr = 3;
+	char *mem = cf_alloc(16384);
+
+	(void)state;
+	setenv("CUFILE_LOGFILE_PATH", cf_file("d.log"), 1);
+	setenv("CUFILE_LOGGING_LEVEL", "INFO", 1);
+	fh = cf_open("logged", 8192, 1, O_RDWR);
+	assert_ok(cf.cuFileBatchIOSetUp(&batch, 3));
+	memset(io, 0, sizeof(io));
+	for (int i = 0; i < 3; i++) {
+		io[i].mode = CUFILE_BATCH;
+		io[i].fh = fh;
+		io[i].opcode = i == 1 ? CUFILE_WRITE : CUFILE_READ;
+		io[i].u.batch.devPtr_base = mem + 4096 * i;
+		io[i].u.batch.size = 4096 - 1024 * (size_t)i;
+		io[i].u.batch.file_offset = i == 1 ? 4096 : 0;
+	}
+	assert_ok(cf.cuFileBatchIOSubmit(batch, 3, io, 0));
+	assert_ok(cf.cuFileBatchIOGetStatus(batch, 3, &nr, events, NULL));
+	assert_int_equal(nr, 3);
+	cf.cuFileBatchIODestroy(batch);
+	assert_int_equal(cf.cuFileRead(fh, mem, 100, 0, 0), 100);
+	cf.cuFileHandleDeregister(fh);
+	assert_ok(cf.cuFileDriverClose());
+	cf_free(mem);
+	slurp(cf_file("d.log"));
+	has("after 3 reads of 6244 bytes, 1 writes of 3072");
+	unsetenv("CUFILE_LOGFILE_PATH");
+	unsetenv("CUFILE_LOGGING_LEVEL");
+}
+
 /* Into a folder: one file a process. At the usual level only errors. */
 static void folder(void **state)
 {
@@ -120,8 +158,8 @@ static void forced_direct(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cf_test(path_of_a_handle), cf_test(folder),	   cf_test(limited),
-		cf_test(no_log),	   cf_test(forced_direct),
+		cf_test(path_of_a_handle), cf_test(batches), cf_test(folder),
+		cf_test(limited),	   cf_test(no_log),  cf_test(forced_direct),
 	};
 	int failed;
 
