@@ -21,9 +21,10 @@ programs:
 demo: programs
 	@scripts/demo $(BUILD)
 
+# FULL=1 is what continuous integration runs: more sanitizers, more kernels.
 check:
 	@scripts/setup
-	@scripts/run-tests
+	@FULL=$(FULL) scripts/run-tests
 
 # Kernels in QEMU; VM_KERNELS="6.1 7.2" picks some, VM_FULL=1 runs every test on every kernel. 77 says that this machine cannot run it.
 vm-check:
@@ -64,7 +65,7 @@ clean:
 help:
 	@echo 'make           fetch what is missing and build into $(BUILD)/'
 	@echo 'make demo      build, then show the library and the tool at work'
-	@echo 'make check     every test and check; ends with the count'
+	@echo 'make check     every test and check; ends with the count. FULL=1 adds sanitizers, valgrind and kernels'
 	@echo 'make vm-check  only the kernel modules, on several kernels in QEMU'
 	@echo 'make fuzz      the fuzz programs, FUZZ_SECONDS=60 each'
 	@echo 'make bench     measure; on a GPU where there is one'

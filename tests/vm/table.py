@@ -57,6 +57,7 @@ class Boot:
     def __init__(self, name, layout, kernels, dma, parameters, tests):
         self.name, self.layout, self.dma = name, layout, dma
         self.kernels = self.names(kernels)
+        self.always = any(name[-1] not in "*+" and name != "debug" for name in kernels.split(","))
         self.tests = tests.split(",")
         self.parameters = {"peerlane": [], "simgpu": [], "nvme_core": []}
         if parameters != "-":
@@ -70,12 +71,13 @@ class Boot:
 
     @staticmethod
     def names(kernels):
-        """Those for this run: the ones with a star are for full runs."""
-        full = os.environ.get("VM_FULL", "") not in ("", "0")
-        return [name.rstrip("*") for name in kernels.split(",") if full or not name.endswith("*")]
+        """Those for this run: a plus is for all but quick runs, a star for full runs only."""
+        full, quick = (os.environ.get(name, "") not in ("", "0") for name in ("VM_FULL", "VM_QUICK"))
+        left_out = "" if full else "*+" if quick else "*"
+        return [name.rstrip("*+") for name in kernels.split(",") if name[-1] not in left_out]
 
     def wants(self, kernel):
-        return "all" in self.kernels or kernel.name in self.kernels
+        return kernel.name in self.kernels
 
 
 class Lab:
@@ -91,6 +93,10 @@ class Lab:
                 words = line.split("#", 1)[0].split()
                 if words:
                     self.add(*words)
+        always = {test for boot in self.boots if boot.always for test in boot.tests}
+        rest = {test for boot in self.boots for test in boot.tests} - always
+        if rest:
+            raise SystemExit(f"lab.table: quick runs would not have {' '.join(sorted(rest))}")
 
     def add(self, kind, name, *rest):
         if kind == "kernel":
