@@ -164,13 +164,22 @@ static struct timespec deadline(const struct peerlane *ctx)
 	return t;
 }
 
+/* Waits until a lane comes back; lock held. @until: all zero the first time. */
+static int wait_freed(struct peerlane *ctx, struct timespec *until)
+{
+	if (!until->tv_sec) {
+		pl_stat_add(&pl_ctx_stats(ctx)->pool_waits, 1);
+		*until = deadline(ctx);
+	}
+	return pthread_cond_timedwait(&ctx->pool.freed, &ctx->pool.lock, until);
+}
+
 /* Waits for a lane, or for the right to make one (*@lane is NULL then). */
 static int wait_for_lane(struct peerlane *ctx, bool big, size_t least, bool *is_big,
 			 struct pl_lane **lane)
 {
 	struct pl_pool *pool = &ctx->pool;
-	struct timespec until;
-	bool waited = false;
+	struct timespec until = { .tv_sec = 0 };
 	int err = 0;
 
 	pthread_mutex_lock(&pool->lock);
@@ -184,12 +193,7 @@ static int wait_for_lane(struct peerlane *ctx, bool big, size_t least, bool *is_
 			pthread_mutex_unlock(&pool->lock);
 			return pl_fail(-ETIMEDOUT, "no staging memory came free in time");
 		}
-		if (!waited) {
-			pl_stat_add(&pl_ctx_stats(ctx)->pool_waits, 1);
-			until = deadline(ctx);
-		}
-		waited = true;
-		err = pthread_cond_timedwait(&pool->freed, &pool->lock, &until);
+		err = wait_freed(ctx, &until);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return 0;
@@ -243,18 +247,13 @@ static struct pl_lane *take_made(struct pl_pool *pool, bool big, size_t least)
 int pl_lane_acquire_made(struct peerlane *ctx, size_t bytes, size_t least, struct pl_lane **out)
 {
 	struct pl_pool *pool = &ctx->pool;
-	bool big = bytes > pool->lane_bytes[0], waited = false;
-	struct timespec until;
+	bool big = bytes > pool->lane_bytes[0];
+	struct timespec until = { .tv_sec = 0 };
 	int err = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	while (!(*out = take_made(pool, big, least)) && !err) {
-		if (!waited) {
-			pl_stat_add(&pl_ctx_stats(ctx)->pool_waits, 1);
-			until = deadline(ctx);
-		}
-		waited = true;
-		err = pthread_cond_timedwait(&pool->freed, &pool->lock, &until);
+		err = wait_freed(ctx, &until);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return *out ? 0 : pl_fail(-ETIMEDOUT, "no staging memory came free in time");
