@@ -79,5 +79,10 @@ int fault_child(void (*fn)(void *), void *arg);
  * only; skips the test where that cannot be done. Returns the directory. */
 const char *fault_mount(const char *type, unsigned int mib, const char *mkfs_options,
 			const char *mount_options);
+/* Where the images of loop devices are made; NULL: in the directory of the test. */
+extern const char *fault_images;
+/* The same on a device with blocks of @sector bytes. */
+const char *fault_mount_sector(const char *type, unsigned int mib, const char *mkfs_options,
+			       const char *mount_options, unsigned int sector);
 
 #endif

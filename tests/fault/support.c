@@ -22,6 +22,7 @@ static char dir[128];
 static pid_t owner;
 static char mounts[8][256];
 static unsigned int nr_mounts;
+const char *fault_images;
 
 void fault_fail(const char *file, int line, const char *what)
 {
@@ -393,8 +394,14 @@ static void own_mounts(void)
 	done = true;
 }
 
-const char *fault_mount(const char *type, unsigned int mib, const char *mkfs_options,
-			const char *mount_options)
+/* The loop device goes away with the mount: it is detached while still in use. */
+static const char make_image[] =
+	"exec >/dev/null 2>%s/why; cd %s && truncate -s %uM %u.img && "
+	"loop=$(losetup -f --show --sector-size %u %u.img) || exit 1; "
+	"mkfs.%s %s $loop && mount -t %s -o %s $loop %s; rc=$?; losetup -d $loop; exit $rc";
+
+const char *fault_mount_sector(const char *type, unsigned int mib, const char *mkfs_options,
+			       const char *mount_options, unsigned int sector)
 {
 	char command[1024], *at;
 
@@ -406,14 +413,18 @@ const char *fault_mount(const char *type, unsigned int mib, const char *mkfs_opt
 	if (!strcmp(type, "tmpfs"))
 		snprintf(command, sizeof(command), "mount -t tmpfs -o size=%uM none %s", mib, at);
 	else
-		snprintf(command, sizeof(command),
-			 "exec >/dev/null 2>%s/why; truncate -s %uM %s.img && "
-			 "mkfs.%s %s %s.img && mount -t %s -o loop,%s %s.img %s",
-			 dir, mib, at, type, mkfs_options, at, type,
-			 *mount_options ? mount_options : "rw", at, at);
+		snprintf(command, sizeof(command), make_image, dir,
+			 fault_images ? fault_images : dir, mib, nr_mounts, sector, nr_mounts, type,
+			 mkfs_options, type, *mount_options ? mount_options : "rw", at);
 	/* Outside the command line of a shell nothing here is the user's. */
 	if (system(command)) /* NOLINT(cert-env33-c) */
 		fault_skip("no %s on a loop device here", type);
 	nr_mounts++;
 	return at;
+}
+
+const char *fault_mount(const char *type, unsigned int mib, const char *mkfs_options,
+			const char *mount_options)
+{
+	return fault_mount_sector(type, mib, mkfs_options, mount_options, 512);
 }
