@@ -49,6 +49,23 @@ static void note_touch(struct pl_job *job, struct pl_touch *touch, const struct 
 				    .at = fill->offset + (off_t)fill->mapped - 1 };
 }
 
+/* The file side of unit @u. What follows a failed append would land in its place, so it is not done. */
+static size_t fill_one(struct pl_job *job, unsigned int u, struct pl_fill *fill,
+		       const struct pl_op **failed, int *err)
+{
+	const struct pl_op *op = pl_pipe_seg(job, u)->op;
+	size_t got;
+
+	if (*failed == op) {
+		*err = -ECANCELED;
+		return 0;
+	}
+	got = pl_fill_sync(job, fill, fill->got, err);
+	if (job->ordered && got < fill->bytes)
+		*failed = op;
+	return got;
+}
+
 /* The file side of the units in @list, planned in @fills, one after the other, without the lock;
  * neighbours of a write go as one. */
 static void fill_list(struct pl_job *job, const unsigned int *list, struct pl_fill *fills,
@@ -56,6 +73,7 @@ static void fill_list(struct pl_job *job, const unsigned int *list, struct pl_fi
 {
 	struct outcome out[PL_TAKE];
 	struct pl_touch touch = { .file = NULL };
+	const struct pl_op *failed = NULL;
 	unsigned int i = 0, k;
 	size_t got;
 	int err;
@@ -66,7 +84,7 @@ static void fill_list(struct pl_job *job, const unsigned int *list, struct pl_fi
 		for (k = i + 1; k < n && job->op == PEERLANE_WRITE && !job->small; k++)
 			if (!pl_fill_join(fill, &fills[k]))
 				break;
-		got = pl_fill_sync(job, fill, fill->got, &err);
+		got = fill_one(job, list[i], fill, &failed, &err);
 		share_out(job, list + i, k - i, got, err, fill->path, out + i);
 		if (fill->mapped)
 			note_touch(job, &touch, fill);
