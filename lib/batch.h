@@ -19,8 +19,8 @@ struct pl_group {
 	unsigned int users; /* threads that may still touch it; freed at 0 */
 	struct pl_job job;  /* not run if @apart */
 	bool apart;
-	unsigned int nr_begun;	   /* of those done apart; under the job's lock */
-	unsigned int direct_locks; /* held while the job runs */
+	unsigned int nr_begun; /* of those done apart; under the job's lock */
+	uint32_t direct_locks; /* held while the job runs */
 	unsigned int nr;
 	struct pl_op *ops;
 	struct pl_seg *segs;

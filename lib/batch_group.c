@@ -45,6 +45,25 @@ static void request_close(struct pl_job *job, struct pl_group *g, struct pl_op *
 	pl_file_put(op->file);
 }
 
+/* Takes out of @list what O_DIRECT refused: pl_group_run() does it again. Returns the others. */
+static struct pl_op *keep_refused(const struct pl_group *g, struct pl_op *list)
+{
+	struct pl_op **p = &list;
+
+	while (*p) {
+		struct pl_op *op = *p;
+
+		op->again = !g->apart && !op->again && g->job.op == PEERLANE_WRITE &&
+			    op->err == -EINVAL && op->stop < op->bytes &&
+			    pl_io_writes_direct(op->file);
+		if (op->again)
+			*p = op->next;
+		else
+			p = &op->next;
+	}
+	return list;
+}
+
 /* @first and those listed after it have their outcome. Their group lives on until its job was
  * run, which is not before this returns. */
 static void requests_done(struct pl_job *job, struct pl_op *first)
@@ -52,6 +71,7 @@ static void requests_done(struct pl_job *job, struct pl_op *first)
 	struct pl_group *g = first->arg;
 	struct peerlane_batch *b = g->batch;
 
+	first = keep_refused(g, first);
 	for (struct pl_op *op = first; op; op = op->next)
 		request_close(job, g, op);
 	pthread_mutex_lock(&b->lock);
@@ -97,21 +117,21 @@ static void run_apart(struct pl_group *g, unsigned int i)
 	op->err = n < 0 ? (int)n : one.err;
 	op->cuda = one.cuda;
 	op->p2p = one.p2p;
+	op->next = NULL;
 	requests_done(&g->job, op);
 	pthread_mutex_unlock(&g->job.lock);
 }
 
 void pl_group_run(struct pl_group *g)
 {
-	struct peerlane *ctx = g->batch->ctx;
-
-	for (unsigned int i = 0; g->apart && i < g->nr; i++)
-		run_apart(g, i);
-	if (g->apart)
-		return;
-	pl_io_direct_lock(ctx, g->direct_locks);
-	pl_job_run(&g->job);
-	pl_io_direct_unlock(ctx, g->direct_locks);
+	if (!g->apart) {
+		pl_io_direct_lock(g->direct_locks);
+		pl_job_run(&g->job);
+		pl_io_direct_unlock(g->direct_locks);
+	}
+	for (unsigned int i = 0; i < g->nr; i++)
+		if (g->apart || g->ops[i].again)
+			run_apart(g, i);
 }
 
 /* Run it, unless somebody has begun to. */

@@ -236,8 +236,6 @@ static int open_parts(struct peerlane *ctx)
 				: pl_ring_refused();
 	if (ctx->ring_why && !(ctx->opt.flags & PEERLANE_NO_IO_URING))
 		pl_log(ctx, 1, "%s: using threads instead", ctx->ring_why);
-	for (int i = 0; i < PL_DIRECT_LOCKS; i++)
-		pthread_rwlock_init(&ctx->direct_locks[i], NULL);
 	pl_p2p_init(&ctx->p2p);
 	pl_watcher_init(&ctx->watcher);
 	pl_convoys_init(&ctx->convoys);
@@ -351,8 +349,6 @@ void peerlane_close(struct peerlane *ctx)
 	ctx->gpu->ops->close(ctx->gpu);
 	pl_stats_fini(&ctx->stats);
 	pthread_mutex_destroy(&ctx->streams_lock);
-	for (int i = 0; i < PL_DIRECT_LOCKS; i++)
-		pthread_rwlock_destroy(&ctx->direct_locks[i]);
 	pthread_mutex_destroy(&ctx->files_lock);
 	munmap(ctx->alive, 4096);
 	free(ctx);

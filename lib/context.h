@@ -19,8 +19,6 @@
 
 struct pl_stream; /* stream.c */
 
-#define PL_DIRECT_LOCKS 16
-
 struct peerlane {
 	struct peerlane_options opt; /* with all defaults filled in */
 	struct pl_gpu *gpu;
@@ -38,9 +36,6 @@ struct peerlane {
 	const char *ring_why; /* why io_uring is not used; NULL when it is */
 	struct pl_rates rates;
 	struct pl_watcher watcher;
-	/* By inode: O_DIRECT writes hold one shared, the ends of such writes, which go through the
-	 * page cache, hold it alone. A page dirty in the cache beside a direct write can be lost. */
-	pthread_rwlock_t direct_locks[PL_DIRECT_LOCKS];
 	unsigned int jobs; /* being run now; atomic */
 
 	pthread_mutex_t files_lock; /* guards the two lists */

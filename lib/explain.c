@@ -96,20 +96,18 @@ static void judge_in_place(struct question *q)
 	}
 }
 
-/* Whether less than half of a write lies in whole pages: its ends go through the page cache. */
-static bool mostly_ends(const struct question *q)
+/* Whether more than half of a write goes through the page cache. */
+static bool mostly_odd(const struct question *q)
 {
-	size_t start = (size_t)q->seg.offset, end = start + q->seg.bytes;
-	size_t a = (start + 4095) & ~4095ul, b = end & ~4095ul;
-
-	return q->file->fd >= 0 && (b <= a || b - a < q->seg.bytes / 2);
+	return q->file->fd >= 0 &&
+	       (q->file->append || pl_io_odd_bytes(q->file, &q->seg) > q->seg.bytes / 2);
 }
 
 static bool copies(const struct question *q)
 {
 	if (q->file->want_direct && q->file->fd_direct >= 0 &&
 	    !(q->ctx->opt.flags & PEERLANE_NO_DIRECT))
-		return q->op == PEERLANE_WRITE && mostly_ends(q);
+		return q->op == PEERLANE_WRITE && mostly_odd(q);
 	return q->op == PEERLANE_WRITE || q->cached < 0 || q->seg.bytes <= 64 * 1024 ||
 	       q->file->fd_direct < 0 || (q->ctx->opt.flags & PEERLANE_NO_DIRECT) ||
 	       q->cached >= (int64_t)q->seg.bytes / 2;
@@ -127,7 +125,7 @@ static void judge_p2p(struct question *q)
 	if (!v->usable || !copies(q))
 		return;
 	v->usable = 0;
-	REASON(v, q->op == PEERLANE_WRITE     ? "most of the range is not whole pages"
+	REASON(v, q->op == PEERLANE_WRITE     ? "most of the range is not whole blocks"
 		  : q->seg.bytes <= 64 * 1024 ? "a small read goes the plain way"
 		  : q->cached < 0 ? "how much is cached is unknown: the kernel does not tell"
 				  : "the data is in the page cache: it is cheaper from there");
@@ -178,7 +176,7 @@ static void judge_direct(struct question *q)
 		REASON(v, q->op == PEERLANE_WRITE ? "the file was opened without O_DIRECT"
 						  : "the data is in memory already, or little");
 		if (q->file->want_direct)
-			REASON(v, "most of the range is not whole pages");
+			REASON(v, "most of the range is not whole blocks");
 		else if (q->op == PEERLANE_WRITE)
 			FIX(v, "open it with O_DIRECT to bypass the page cache");
 	} else {

@@ -425,11 +425,20 @@ int peerlane_file_close(struct peerlane_file *f)
 	return 0;
 }
 
-int pl_file_datasync(const struct peerlane_file *f)
+int pl_file_datasync(struct peerlane_file *f)
 {
+	int err, noted;
+
 	if (f->callbacks)
 		return f->ops.sync ? f->ops.sync(f->ops_arg) : 0;
-	return fdatasync(f->fd >= 0 ? f->fd : f->fd_direct) ? -errno : 0;
+	err = fdatasync(f->fd >= 0 ? f->fd : f->fd_direct) ? -errno : 0;
+	noted = __atomic_exchange_n(&f->noted_err, 0, __ATOMIC_RELAXED);
+	return err ? err : noted;
+}
+
+void pl_file_note_error(struct peerlane_file *f, int err)
+{
+	__atomic_store_n(&f->noted_err, err, __ATOMIC_RELAXED);
 }
 
 int peerlane_file_sync(struct peerlane_file *f)

@@ -32,6 +32,7 @@ struct peerlane_file {
 	unsigned int users;	    /* requests in flight; atomic */
 	int fd;			    /* through the page cache; -1 if that could not be had */
 	int fd_direct;		    /* with O_DIRECT; -1 if that could not be had */
+	int noted_err;		    /* see pl_file_note_error(); atomic */
 	bool readable, writable;
 	bool append;
 	bool durable;	     /* opened with O_SYNC or O_DSYNC */
@@ -60,8 +61,10 @@ void pl_file_put(struct peerlane_file *file);
 void pl_file_leave(struct peerlane_file *file);
 /* Puts a new file into its context's list. */
 void pl_file_enter(struct peerlane_file *file);
-/* fdatasync(2) of the file. 0 or a negative errno. */
-int pl_file_datasync(const struct peerlane_file *file);
+/* fdatasync(2) of the file, or an error noted before. 0 or a negative errno. */
+int pl_file_datasync(struct peerlane_file *file);
+/* Data that was not told of as failed did not reach the device: the next pl_file_datasync() says so. */
+void pl_file_note_error(struct peerlane_file *file, int err);
 /* file_ops.c: one read or write of a file with callbacks, from its @got th byte on. */
 size_t pl_file_ops_io(const struct peerlane_file *file, enum peerlane_op op, char *mem,
 		      size_t bytes, off_t offset, size_t got, int *err);

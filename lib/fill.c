@@ -2,6 +2,7 @@
 /* The file side of one unit: which way it goes, and the read or write itself. */
 #include "cache.h"
 #include "context.h"
+#include "io.h"
 #include "job.h"
 #include "nt_copy.h"
 #include "p2p.h"
@@ -108,7 +109,7 @@ static bool want_direct(struct pl_job *job, const struct pl_seg *seg, struct pl_
 	if (f->file->fd_direct < 0 ||
 	    ((job->ctx->opt.flags & PEERLANE_NO_DIRECT) && f->file->fd >= 0))
 		return false;
-	if ((job->op == PEERLANE_WRITE || seg->host) && !aligned(f))
+	if (seg->op->buffered || ((job->op == PEERLANE_WRITE || seg->host) && !aligned(f)))
 		return false;
 	if (f->file->want_direct || f->file->fd < 0)
 		return true;
@@ -315,11 +316,14 @@ static size_t write_plain(int fd, const struct pl_fill *f, size_t got, int *err)
 
 static size_t write_unit(struct pl_job *job, struct pl_fill *f, size_t got, int *err)
 {
-	if (f->direct) {
-		got = write_plain(f->file->fd_direct, f, got, err);
-		if (*err != -EINVAL || f->file->fd < 0)
-			return got;
-	} else if (!got && f->may_map && f->file->mapped_write) {
+	if (f->direct)
+		return write_plain(f->file->fd_direct, f, got, err);
+	/* Direct writes of this file are in flight: see io_direct.c, which does it later. */
+	if (pl_io_writes_direct(f->file) && !job->segs[job->units[f->unit].seg].op->buffered) {
+		*err = -EINVAL;
+		return got;
+	}
+	if (!got && f->may_map && f->file->mapped_write) {
 		got = f->mapped = pl_wmap_write(f->file, f->mem, f->bytes, f->offset,
 						job->mapped && job->nr_ops == 1);
 		pl_stat_add(&pl_ctx_stats(job->ctx)->mapped_write_bytes, got);

@@ -29,17 +29,19 @@ ssize_t pl_io_parts(struct peerlane *ctx, enum peerlane_op dir, struct pl_op *op
 /* --- io_direct.c: writes to files opened with O_DIRECT --- */
 /* Whether writes to @file go by pl_io_write_direct(). */
 bool pl_io_writes_direct(const struct peerlane_file *file);
-/* Whether a write's ends share pages with others on a file opened with O_DIRECT: then it is for
- * pl_io_write_direct() alone, and not for a job with others. */
+/* Whether O_DIRECT cannot write all of it: then it is for pl_io_write_direct() alone, and not for
+ * a job with others. */
 bool pl_io_odd_write(const struct peerlane_file *file, size_t bytes, off_t offset);
 /* Such a write, or any other to such a file, in the calling thread. As pl_op_result(). */
 ssize_t pl_io_write_direct(struct peerlane *ctx, struct pl_op *op, const struct pl_seg *segs,
 			   unsigned int nr);
-/* The lock a job needs that writes whole pages to @file, as a bit; 0: none. Held, they keep the
- * ends of other writes away. */
-unsigned int pl_io_direct_lock_of(const struct peerlane_file *file);
-void pl_io_direct_lock(struct peerlane *ctx, unsigned int locks);
-void pl_io_direct_unlock(struct peerlane *ctx, unsigned int locks);
+/* The lock of a job that writes whole blocks to @file, as a bit; 0: none. It keeps buffered writes
+ * of the same file away. */
+uint32_t pl_io_direct_lock_of(const struct peerlane_file *file);
+void pl_io_direct_lock(uint32_t mask);
+void pl_io_direct_unlock(uint32_t mask);
+/* How many bytes of a write of @seg alone go through the page cache. */
+size_t pl_io_odd_bytes(const struct peerlane_file *file, const struct pl_seg *seg);
 
 /* --- io.c --- */
 /* The whole of a synchronous request; of its bytes *@p2p went between drive and GPU memory. */

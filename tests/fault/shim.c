@@ -101,6 +101,44 @@ static ssize_t allowed(int fd, size_t bytes, off_t offset, int64_t bad)
 	return (ssize_t)bytes;
 }
 
+/* --- direct and buffered writes kept apart --- */
+
+static atomic_uint writes_in[2]; /* buffered, direct */
+static atomic_ulong nr_writes[2];
+static atomic_bool dirty;
+static atomic_ulong collisions;
+
+unsigned long shim_collisions(unsigned long nr[2])
+{
+	for (int i = 0; i < 2; i++)
+		nr[i] = atomic_exchange(&nr_writes[i], 0);
+	return atomic_exchange(&collisions, 0);
+}
+
+/* Which kind of write begins; -1: not one that is watched. */
+static int write_begins(int fd)
+{
+	int direct;
+
+	if (!shim.apart || !ours(fd))
+		return -1;
+	direct = !!(fcntl(fd, F_GETFL) & O_DIRECT);
+	atomic_fetch_add(&writes_in[direct], 1);
+	atomic_fetch_add(&nr_writes[direct], 1);
+	if (!direct)
+		atomic_store(&dirty, true);
+	if (atomic_load(&writes_in[!direct]) || (direct && atomic_load(&dirty)))
+		atomic_fetch_add(&collisions, 1);
+	delay();
+	return direct;
+}
+
+static void write_ended(int kind)
+{
+	if (kind >= 0)
+		atomic_fetch_sub(&writes_in[kind], 1);
+}
+
 /* The call of the same name behind ours. */
 #define REAL(name, type)                                                                           \
 	static void *found;                                                                        \
@@ -113,6 +151,7 @@ typedef ssize_t (*read_fn)(int, void *, size_t, off_t);
 typedef ssize_t (*write_fn)(int, const void *, size_t, off_t);
 typedef ssize_t (*vector_fn)(int, const struct iovec *, int, off_t, int);
 typedef int (*sync_fn)(int);
+typedef int (*range_fn)(int, off64_t, off64_t, unsigned int);
 typedef ssize_t (*copy_fn)(pid_t, const struct iovec *, unsigned long, const struct iovec *,
 			   unsigned long, unsigned long);
 
@@ -154,6 +193,7 @@ static ssize_t do_vector(vector_fn real, bool write, int fd, const struct iovec 
 			 off_t offset, int flags)
 {
 	struct iovec one = iov[0];
+	int kind;
 	ssize_t n;
 
 	if (nr != 1 || (flags & RWF_NOWAIT))
@@ -162,7 +202,9 @@ static ssize_t do_vector(vector_fn real, bool write, int fd, const struct iovec 
 	if (n < 0)
 		return n;
 	one.iov_len = (size_t)n;
+	kind = write ? write_begins(fd) : -1;
 	n = real(fd, &one, 1, offset, flags);
+	write_ended(kind);
 	if (n < 0 && errno == EINVAL && shim.ino && one.iov_len < iov[0].iov_len)
 		errno = one.iov_len && write && shim.write_error_at >= 0 ? shim.error : EINTR;
 	return n;
@@ -227,6 +269,16 @@ int fdatasync(int fd)
 	return real(fd);
 }
 
+int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned int flags)
+{
+	REAL("sync_file_range", range_fn);
+	int rc = real(fd, offset, bytes, flags);
+
+	if (shim.apart && ours(fd) && (flags & SYNC_FILE_RANGE_WAIT_AFTER))
+		atomic_store(&dirty, false);
+	return rc;
+}
+
 ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long nr_to,
 			 const struct iovec *from, unsigned long nr_from, unsigned long flags)
 {
@@ -269,6 +321,8 @@ static void set(const char *word, const char *value)
 		shim.sync_error = (int)v;
 	else if (!strcmp(word, "copy_of"))
 		shim.copy_of = (unsigned int)v;
+	else if (!strcmp(word, "apart"))
+		shim.apart = v;
 	else
 		abort();
 }

@@ -21,6 +21,7 @@ struct shim {
 	unsigned int delay_us; /* most of it, before each call */
 	int sync_error;	       /* positive errno of fdatasync(); 0: works */
 	unsigned int copy_of;  /* one process_vm_readv() in this many fails or comes short */
+	bool apart;	       /* count direct writes that meet buffered ones: shim_collisions() */
 };
 
 extern struct shim shim;
@@ -31,5 +32,8 @@ void shim_clear(void);
 void shim_file(const char *path);
 /* Calls that met a fault since the last time this was asked. */
 unsigned long shim_hits(void);
+/* Writes that met others since the last time this was asked: a direct and a buffered one at a time,
+ * or a direct one before a buffered one was written back. @nr gets the writes of each kind. */
+unsigned long shim_collisions(unsigned long nr[2]);
 
 #endif
