@@ -6,16 +6,17 @@ set -u
 
 program=$1
 block_size=$2
+posix_writes=$3
 if [ "$(id -u)" -ne 0 ]; then
 	echo "mounting needs root"
 	exit 77
 fi
-if [ "${3:-}" != inside ]; then
+if [ "${4:-}" != inside ]; then
 	unshare -m true 2>/dev/null || {
 		echo "no mount namespace"
 		exit 77
 	}
-	exec unshare -m --propagation private bash "$0" "$program" "$block_size" inside
+	exec unshare -m --propagation private bash "$0" "$program" "$block_size" "$posix_writes" inside
 fi
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/peerlane-fs.XXXXXX")
@@ -48,6 +49,17 @@ try() {
 	fi
 }
 
+# Random writes with O_DIRECT, compared with what pwrite() would have left: try_posix NAME DIRECTORY
+try_posix() {
+	if timeout 120 "$posix_writes" 0 0 "$2"; then
+		ran=$((ran + 1))
+		echo "ok $1, random writes"
+	else
+		echo "FAIL $1, random writes"
+		failures=$((failures + 1))
+	fi
+}
+
 skip() { echo "skip $1: $2"; }
 
 # image NAME TYPE MIB MKFS_OPTIONS MOUNT_OPTIONS
@@ -74,6 +86,7 @@ image() {
 on() {
 	image "$@" || return
 	try "$1" "$dir/$1"
+	try_posix "$1" "$dir/$1"
 	umount "$dir/$1"
 	rm -f "$dir/$1.img"
 }
