@@ -7,6 +7,8 @@
  */
 #include "fault.h"
 
+#include <peerlane/model.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -167,6 +169,28 @@ static void play_short(unsigned int flags)
 	peerlane_close(ctx);
 }
 
+/* A model is not put in place unless its data is there. */
+static void play_model(void)
+{
+	const uint64_t bytes = 40000;
+	struct peerlane_model_source t = {
+		.name = "t", .dtype = PEERLANE_U8, .nr_dims = 1, .shape = &bytes
+	};
+	struct peerlane *ctx = fault_open(0, 0);
+	char path[300], *gpu = fault_gpu(ctx, bytes);
+	int err;
+
+	CASE("a model");
+	snprintf(path, sizeof(path), "%s/model", mount_dir);
+	t.addr = gpu;
+	err = peerlane_model_save(ctx, path, &t, 1, NULL, NULL);
+	if (err != -EIO)
+		CHECK_EQ(err, -ENOSPC);
+	CHECK(access(path, F_OK) && errno == ENOENT);
+	CHECK_EQ(peerlane_gpu_free(ctx, gpu), 0);
+	peerlane_close(ctx);
+}
+
 int main(void)
 {
 	static const int open_flags[] = { 0, O_DIRECT, O_APPEND, O_DIRECT | O_APPEND };
@@ -182,6 +206,7 @@ int main(void)
 	use_up(backing);
 	for (size_t d = 0; d < 2; d++)
 		play_short(flags[d]);
+	play_model();
 	for (size_t m = 0; m < 4; m++)
 		for (size_t o = 0; o < 4; o++)
 			for (size_t d = 0; d < 2; d++)
