@@ -214,27 +214,57 @@ static const struct pl_nvme_transport_ops fake_ops = {
 
 /* ------------------------------------------------------------------ queues */
 
-static char *entry(struct fake *f, struct fake_queue *q, uint32_t index, size_t size)
+char *fake_queue_at(struct fake *f, uint64_t bus, size_t bytes)
 {
-	size_t page = (size_t)4096 << PL_NVME_CAP_MPSMIN(f->cap), at = index * size;
+	uint64_t at = bus - ((uint64_t)FAKE_FRAMES << 12);
 
-	return q->pages[at / page] + at % page;
+	if (bus >> 12 < FAKE_FRAMES)
+		return fake_at(f, bus, bytes);
+	return at < sizeof(f->cmb) && bytes <= sizeof(f->cmb) - at ? f->cmb + at : NULL;
 }
 
-static uint32_t doorbell(struct fake *f, size_t shadow_at, size_t register_at, uint32_t old)
+/* Where an entry is now: its page may be unmapped since the queue was made, and that is fatal. */
+static char *entry(struct fake *f, struct fake_queue *q, uint32_t index, size_t size)
 {
-	uint32_t *shadow = NULL, value;
+	size_t page = fake_page(f), at = index * size;
+	char *ptr = fake_queue_at(f, q->pages[at / page] + at % page, size);
 
-	if (f->shadow && shadow_at >= (size_t)8 << PL_NVME_CAP_DSTRD(f->cap)) {
-		shadow = (void *)fake_at(f, f->shadow + shadow_at, 4);
-		value = __atomic_load_n(shadow, __ATOMIC_ACQUIRE);
-		__atomic_store_n((uint32_t *)(void *)fake_at(f, f->eventidx + shadow_at, 4), value,
-				 __ATOMIC_RELEASE);
-		return value;
+	f->dma_fault = f->dma_fault || !ptr;
+	return ptr;
+}
+
+/* The value of a shadow doorbell, which is the last one that the controller wants to be told. */
+static uint32_t shadow_doorbell(struct fake *f, size_t at, uint32_t old)
+{
+	uint32_t *shadow = (void *)fake_at(f, f->shadow + at, 4);
+	uint32_t *event = (void *)fake_at(f, f->eventidx + at, 4), value;
+
+	if (!shadow || !event) {
+		f->dma_fault = true;
+		return old;
 	}
-	value = pl_nvme_read32(f->bar, register_at);
-	f->nr_mmio += value != old;
+	value = __atomic_load_n(shadow, __ATOMIC_ACQUIRE);
+	__atomic_store_n(event, value, __ATOMIC_RELEASE);
 	return value;
+}
+
+/* The shadows are one page each. Queues beyond it and the admin queue have none: their registers count. */
+static uint32_t doorbell(struct fake *f, size_t shadow_at, size_t register_at, uint32_t depth,
+			 uint32_t old)
+{
+	uint32_t value;
+
+	if (f->shadow && shadow_at >= (size_t)8 << PL_NVME_CAP_DSTRD(f->cap) &&
+	    shadow_at + 4 <= fake_page(f)) {
+		value = shadow_doorbell(f, shadow_at, old);
+	} else {
+		value = pl_nvme_read32(f->bar, register_at);
+		f->nr_mmio += value != old;
+	}
+	if (value < depth)
+		return value;
+	f->nr_bad++;
+	return old;
 }
 
 static bool has_room(struct fake *f, unsigned int cqid)
@@ -243,7 +273,7 @@ static bool has_room(struct fake *f, unsigned int cqid)
 	struct fake_queue *q = &f->cq[cqid];
 
 	q->head = doorbell(f, PL_NVME_SHADOW_CQ(cqid, dstrd), PL_NVME_DOORBELL_CQ(cqid, dstrd),
-			   q->head);
+			   q->depth, q->head);
 	return (q->tail + 1) % q->depth != q->head;
 }
 
@@ -252,6 +282,8 @@ void fake_post(struct fake *f, unsigned int cqid, const struct pl_nvme_cqe *cqe)
 	struct fake_queue *q = &f->cq[cqid];
 	struct pl_nvme_cqe *to = (void *)entry(f, q, q->tail, sizeof(*to));
 
+	if (!to)
+		return;
 	to->result = cqe->result;
 	to->sqhd = cqe->sqhd;
 	to->sqid = cqe->sqid;
@@ -263,19 +295,28 @@ void fake_post(struct fake *f, unsigned int cqid, const struct pl_nvme_cqe *cqe)
 	}
 }
 
+static bool works(const struct fake *f)
+{
+	return f->ready && !f->fatal && !f->dma_fault && !f->gone && !f->stopped;
+}
+
 static void fetch(struct fake *f, unsigned int qid)
 {
 	unsigned int dstrd = PL_NVME_CAP_DSTRD(f->cap);
 	struct fake_queue *q = &f->sq[qid];
 	uint32_t tail = doorbell(f, PL_NVME_SHADOW_SQ(qid, dstrd), PL_NVME_DOORBELL_SQ(qid, dstrd),
-				 q->head);
+				 q->depth, q->head);
 
-	while (q->exists && q->head != tail && !f->fatal && !f->gone && !f->stopped &&
-	       has_room(f, q->cqid)) {
-		struct pl_nvme_sqe sqe = *(struct pl_nvme_sqe *)(void *)entry(f, q, q->head, 64);
-		struct pl_nvme_cqe cqe = { .cid = sqe.cid, .sqid = (uint16_t)qid };
+	while (q->exists && q->head != tail && works(f) && has_room(f, q->cqid)) {
+		const void *from = entry(f, q, q->head, sizeof(struct pl_nvme_sqe));
+		struct pl_nvme_cqe cqe = { .sqid = (uint16_t)qid };
+		struct pl_nvme_sqe sqe;
 		enum fake_do what;
 
+		if (!from)
+			return;
+		memcpy(&sqe, from, sizeof(sqe));
+		cqe.cid = sqe.cid;
 		q->head = (q->head + 1) % q->depth;
 		cqe.sqhd = (uint16_t)q->head;
 		what = f->hook ? f->hook(f, qid, &sqe, &cqe) : FAKE_DO;
@@ -317,6 +358,7 @@ static void stop(struct fake *f)
 	for (size_t at = PL_NVME_REG_DOORBELLS; at < FAKE_BAR_BYTES; at += 4)
 		pl_nvme_write32(f->bar, at, 0);
 	f->shadow = f->eventidx = 0;
+	f->dma_fault = false;
 	f->ready = false;
 }
 
@@ -344,14 +386,14 @@ void fake_turn(struct fake *f)
 	if (!(cc & PL_NVME_CC_EN) && f->ready && !f->stays_ready)
 		stop(f);
 	csts = f->ready ? PL_NVME_CSTS_RDY : 0;
-	if (f->fatal && cc & PL_NVME_CC_EN)
+	if ((f->fatal || f->dma_fault) && cc & PL_NVME_CC_EN)
 		csts |= PL_NVME_CSTS_CFS;
 	if (cc >> PL_NVME_CC_SHN_SHIFT & 3 && !f->no_shutdown) {
 		csts |= PL_NVME_SHST_COMPLETE << PL_NVME_CSTS_SHST_SHIFT;
 		f->nr_shutdowns++;
 	}
 	pl_nvme_write32(f->bar, PL_NVME_REG_CSTS, f->gone ? UINT32_MAX : csts);
-	for (unsigned int i = 0; i < FAKE_QUEUES && f->ready && !f->fatal && !f->gone; i++)
+	for (unsigned int i = 0; i < FAKE_QUEUES && works(f); i++)
 		if (f->sq[i].exists)
 			fetch(f, i);
 	pthread_mutex_unlock(&f->lock);

@@ -31,11 +31,11 @@ enum fake_do {
 struct fake_queue {
 	bool exists;
 	uint32_t depth;
-	uint32_t head;	/* SQ: next to fetch; CQ: where the driver reads */
-	uint32_t tail;	/* CQ: next to post */
-	uint32_t phase; /* CQ */
-	uint32_t cqid;	/* SQ */
-	char **pages;	/* where its pages are */
+	uint32_t head;	 /* SQ: next to fetch; CQ: where the driver reads */
+	uint32_t tail;	 /* CQ: next to post */
+	uint32_t phase;	 /* CQ */
+	uint32_t cqid;	 /* SQ */
+	uint64_t *pages; /* their bus addresses */
 };
 
 struct fake_event {
@@ -83,6 +83,7 @@ struct fake {
 	struct fake_queue sq[FAKE_QUEUES], cq[FAKE_QUEUES];
 	struct fake_event events[8];
 	uint64_t shadow, eventidx; /* bus addresses, 0 none */
+	bool dma_fault; /* it could not reach a queue or a doorbell: fatal until a reset */
 };
 
 /* A fake with two namespaces of 64 Ki blocks, of 512 and of 4096 bytes. */

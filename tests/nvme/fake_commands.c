@@ -28,7 +28,7 @@ static int add(struct fake *f, struct fake_piece **pieces, size_t *nr, uint64_t 
 static int walk_prp(struct fake *f, uint64_t prp1, uint64_t prp2, size_t bytes,
 		    struct fake_piece **pieces, size_t *nr)
 {
-	size_t page = (size_t)4096 << PL_NVME_CAP_MPSMIN(f->cap), n = page - (prp1 & (page - 1));
+	size_t page = fake_page(f), n = page - (prp1 & (page - 1));
 	uint64_t list = prp2, entry;
 
 	if (prp1 & 3)
@@ -154,6 +154,11 @@ bool fake_io(struct fake *f, const struct pl_nvme_sqe *sqe, struct pl_nvme_cqe *
 		if (!move(f, sqe, (char *)range, blocks * 16, 'w'))
 			sc = PL_NVME_SC_DATA_TRANSFER;
 		for (size_t i = 0; !sc && sqe->cdw11 & PL_NVME_DSM_DEALLOCATE && i < blocks; i++) {
+			if (range[i].first_block > 65536 ||
+			    range[i].nr_blocks > 65536 - range[i].first_block) {
+				sc = PL_NVME_SC_LBA_RANGE;
+				break;
+			}
 			memset(data + (range[i].first_block << shift), 0,
 			       (size_t)range[i].nr_blocks << shift);
 			f->nr_deallocated++;
@@ -187,7 +192,7 @@ bool fake_io(struct fake *f, const struct pl_nvme_sqe *sqe, struct pl_nvme_cqe *
 void fake_make_queue(struct fake *f, struct fake_queue *q, uint64_t bus, bool contiguous,
 		     uint32_t depth, size_t size)
 {
-	size_t page = (size_t)4096 << PL_NVME_CAP_MPSMIN(f->cap);
+	size_t page = fake_page(f);
 	size_t nr = (depth * size + page - 1) / page;
 	struct pl_nvme_sqe list = { .dptr.prp.prp2 = bus };
 
@@ -207,11 +212,8 @@ void fake_make_queue(struct fake *f, struct fake_queue *q, uint64_t bus, bool co
 				memcpy(&at, entry, 8);
 			list.dptr.prp.prp2 += 8;
 		}
-		if (at >> 12 >= FAKE_FRAMES)
-			q->pages[i] = f->cmb + (at - ((uint64_t)FAKE_FRAMES << 12));
-		else
-			q->pages[i] = fake_at(f, at, 4096);
-		if (!q->pages[i] || at & (page - 1))
+		q->pages[i] = at;
+		if (!fake_queue_at(f, at, 4096) || at & (page - 1))
 			f->nr_bad++;
 	}
 }
@@ -219,10 +221,11 @@ void fake_make_queue(struct fake *f, struct fake_queue *q, uint64_t bus, bool co
 static unsigned int queues(struct fake *f, const struct pl_nvme_sqe *sqe)
 {
 	unsigned int qid = sqe->cdw10 & 0xffff;
-	uint32_t depth = (sqe->cdw10 >> 16) + 1;
+	uint32_t depth = (sqe->cdw10 >> 16) + 1, cqid = sqe->cdw11 >> 16;
 	bool pc = sqe->cdw11 & PL_NVME_QUEUE_PC;
 
-	if (!qid || qid >= FAKE_QUEUES)
+	if (!qid || qid >= FAKE_QUEUES ||
+	    PL_NVME_DOORBELL_CQ(qid, PL_NVME_CAP_DSTRD(f->cap)) + 4 > sizeof(f->bar))
 		return PL_NVME_SC_INVALID_QID;
 	switch (sqe->opcode) {
 	case PL_NVME_ADMIN_CREATE_CQ:
@@ -231,10 +234,12 @@ static unsigned int queues(struct fake *f, const struct pl_nvme_sqe *sqe)
 		fake_make_queue(f, &f->cq[qid], sqe->dptr.prp.prp1, pc, depth, 16);
 		return 0;
 	case PL_NVME_ADMIN_CREATE_SQ:
-		if (f->sq[qid].exists || !f->cq[sqe->cdw11 >> 16].exists)
+		if (f->sq[qid].exists)
 			return PL_NVME_SC_INVALID_QID;
+		if (cqid >= FAKE_QUEUES || !f->cq[cqid].exists)
+			return PL_NVME_SC_CQ_INVALID;
 		fake_make_queue(f, &f->sq[qid], sqe->dptr.prp.prp1, pc, depth, 64);
-		f->sq[qid].cqid = sqe->cdw11 >> 16;
+		f->sq[qid].cqid = cqid;
 		return 0;
 	case PL_NVME_ADMIN_DELETE_SQ:
 		if (!f->sq[qid].exists)
@@ -322,6 +327,19 @@ bool fake_event(struct fake *f, unsigned int type, unsigned int info, unsigned i
 	return false;
 }
 
+static unsigned int set_dbbuf(struct fake *f, uint64_t shadow, uint64_t event)
+{
+	if (!(f->id.oacs & PL_NVME_OACS_DBBUF))
+		return PL_NVME_SC_INVALID_OPCODE;
+	if (!shadow || !event || (shadow | event) & (fake_page(f) - 1))
+		return PL_NVME_SC_INVALID_FIELD;
+	if (!fake_at(f, shadow, 4) || !fake_at(f, event, 4))
+		return PL_NVME_SC_DATA_TRANSFER;
+	f->shadow = shadow;
+	f->eventidx = event;
+	return 0;
+}
+
 bool fake_admin(struct fake *f, const struct pl_nvme_sqe *sqe, struct pl_nvme_cqe *cqe)
 {
 	unsigned int sc = 0, feature = sqe->cdw10 & 0xff;
@@ -353,12 +371,7 @@ bool fake_admin(struct fake *f, const struct pl_nvme_sqe *sqe, struct pl_nvme_cq
 	case PL_NVME_ADMIN_ASYNC_EVENT:
 		return wait_event(f, sqe, cqe);
 	case PL_NVME_ADMIN_DBBUF:
-		if (f->id.oacs & PL_NVME_OACS_DBBUF) {
-			f->shadow = sqe->dptr.prp.prp1;
-			f->eventidx = sqe->dptr.prp.prp2;
-		} else {
-			sc = PL_NVME_SC_INVALID_OPCODE;
-		}
+		sc = set_dbbuf(f, sqe->dptr.prp.prp1, sqe->dptr.prp.prp2);
 		break;
 	default:
 		sc = PL_NVME_SC_INVALID_OPCODE;

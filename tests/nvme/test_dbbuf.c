@@ -61,6 +61,46 @@ static void test_dbbuf_refused(void **state)
 	env_close(&e);
 }
 
+/* With doorbells 512 bytes apart a page holds those of queues 0 to 3; the others have only registers. */
+static void test_dbbuf_past_page(void **state)
+{
+	struct peerlane_nvme_options opt = { .size = sizeof(opt), .nr_queues = 7 };
+	struct peerlane_nvme_queue *q[6];
+	struct env e = { .f = fake_new() };
+	unsigned int nr_mmio;
+
+	(void)state;
+	e.f->cap |= (uint64_t)7 << PL_NVME_CAP_DSTRD_SHIFT;
+	e.f->id.oacs = PL_NVME_OACS_DBBUF;
+	env_open(&e, &opt, NULL);
+	assert_int_equal(env_info(&e).has_dbbuf, 1);
+	for (unsigned int i = 0; i < 6; i++)
+		assert_int_equal(peerlane_nvme_queue_create(e.nvme, NULL, &q[i]), 0);
+	for (unsigned int i = 0; i < 6; i++) {
+		nr_mmio = e.f->nr_mmio;
+		env_stress(&e, q[i], 500);
+		/* Queues 2 and 3 are q[0] and q[1]. */
+		assert_int_equal(e.f->nr_mmio != nr_mmio, i >= 2);
+	}
+	env_close(&e);
+}
+
+/* A controller that cannot read a shadow has failed until it is reset. */
+static void test_dbbuf_unmapped(void **state)
+{
+	struct env e = { .f = fake_new() };
+
+	(void)state;
+	e.f->id.oacs = PL_NVME_OACS_DBBUF;
+	env_open(&e, NULL, NULL);
+	e.f->shadow = (uint64_t)(FAKE_FRAMES - 1) << 12;
+	assert_null(fake_at(e.f, e.f->shadow, 4));
+	assert_int_equal(env_run(&e, PL_NVME_READ, 0, 0, 1, 0), -ECONNRESET);
+	assert_int_equal(env_info(&e).nr_resets, 1);
+	env_stress(&e, e.q, 100);
+	env_close(&e);
+}
+
 /* A register is written only for values that the controller asked to be told about. */
 static void test_dbbuf_events(void **state)
 {
@@ -93,8 +133,8 @@ static void test_dbbuf_events(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_dbbuf),
-		cmocka_unit_test(test_dbbuf_refused),
+		cmocka_unit_test(test_dbbuf),		cmocka_unit_test(test_dbbuf_refused),
+		cmocka_unit_test(test_dbbuf_past_page), cmocka_unit_test(test_dbbuf_unmapped),
 		cmocka_unit_test(test_dbbuf_events),
 	};
 

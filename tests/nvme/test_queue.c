@@ -233,6 +233,40 @@ static void test_half_created(void **state)
 	env_close(&e);
 }
 
+/* Does what it is told, and says the contrary of a CREATE_CQ: first that it failed, then that it did not. */
+static enum fake_do lie(struct fake *f, unsigned int qid, const struct pl_nvme_sqe *sqe,
+			struct pl_nvme_cqe *cqe)
+{
+	if (qid || sqe->opcode != PL_NVME_ADMIN_CREATE_CQ)
+		return FAKE_DO;
+	if (!f->cq[2].exists)
+		cqe->status = PL_NVME_CQE_STATUS(PL_NVME_SC_INVALID_QUEUE_SIZE);
+	return FAKE_SAY;
+}
+
+/* Its CQ is where memory was that is unmapped by now: it fails, and works after a reset. */
+static void test_cq_unmapped(void **state)
+{
+	struct env e = { .f = fake_new() };
+	struct peerlane_nvme_completion done;
+	struct peerlane_nvme_queue *q;
+	struct peerlane_nvme_io io;
+
+	(void)state;
+	env_open(&e, NULL, NULL);
+	e.f->hook = lie;
+	assert_int_equal(peerlane_nvme_queue_create(e.nvme, NULL, &q), -EINVAL);
+	assert_true(e.f->cq[2].exists);
+	assert_int_equal(peerlane_nvme_queue_create(e.nvme, NULL, &q), 0);
+	e.f->hook = NULL;
+	io = env_io(&e, PL_NVME_READ, 0, 0, 1, 0);
+	assert_int_equal(peerlane_nvme_run(q, &io, &done), -ECONNRESET);
+	assert_int_equal(env_info(&e).nr_resets, 1);
+	env_stress(&e, q, 100);
+	env_stress(&e, e.q, 100);
+	env_close(&e);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,7 +274,7 @@ int main(void)
 		cmocka_unit_test(test_ids_again),    cmocka_unit_test(test_full),
 		cmocka_unit_test(test_wait_ends),    cmocka_unit_test(test_scattered_rings),
 		cmocka_unit_test(test_sgl),	     cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_half_created),
+		cmocka_unit_test(test_half_created), cmocka_unit_test(test_cq_unmapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
