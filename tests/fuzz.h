@@ -4,6 +4,7 @@
  * it main() of fuzz_main.c calls it, with inputs that the program makes by random numbers:
  *
  *   PROGRAM [SEED [SECONDS]]	at least as many inputs as it wants, and for so long (3)
+ *				SEED is by default $FUZZ_SEED, or else today's date
  *   PROGRAM SEED 0 FOLDER	writes some inputs there, for libFuzzer to begin with
  */
 #ifndef TESTS_FUZZ_H

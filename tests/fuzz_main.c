@@ -77,10 +77,24 @@ static int write_files(const char *folder, uint8_t *data)
 	return 0;
 }
 
+/* Other inputs every day, and the same ones for all who run it that day. */
+static uint64_t default_seed(void)
+{
+	const char *given = getenv("FUZZ_SEED");
+	time_t now = time(NULL);
+	struct tm day;
+
+	if (given && *given)
+		return strtoull(given, NULL, 10);
+	gmtime_r(&now, &day);
+	return (uint64_t)(day.tm_year + 1900) * 10000 + (uint64_t)(day.tm_mon + 1) * 100 +
+	       (uint64_t)day.tm_mday;
+}
+
 int main(int argc, char **argv)
 {
 	time_t end = time(NULL) + (argc > 2 ? atoi(argv[2]) : 3);
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : default_seed();
 	uint8_t *data = malloc(fuzz_program.room);
 	unsigned long nr = 0;
 	int failed = 0;
@@ -93,6 +107,9 @@ int main(int argc, char **argv)
 		free(data);
 		return failed;
 	}
+	/* Before anything can go wrong. */
+	printf("seed %lu; FUZZ_SEED=%lu repeats it\n", (unsigned long)seed, (unsigned long)seed);
+	fflush(stdout);
 	if (fuzz_program.begin)
 		fuzz_program.begin();
 	for (; time(NULL) < end || nr < fuzz_program.least; nr++) {
@@ -100,7 +117,7 @@ int main(int argc, char **argv)
 		if (fuzz_program.after)
 			fuzz_program.after(nr);
 	}
-	printf("%lu inputs, seed %lu\n", nr, (unsigned long)seed);
+	printf("%lu inputs\n", nr);
 	if (fuzz_program.end)
 		fuzz_program.end();
 	free(data);
