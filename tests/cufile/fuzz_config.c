@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Fuzzes the configuration: texts of a cufile.json, and parameter calls between opens and closes.
- * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ * Called as fuzz.h says.
  */
 #include "cf.h"
 

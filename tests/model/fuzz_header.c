@@ -3,7 +3,7 @@
  * Fuzzes the readers of headers and of index files. What is accepted must be sound: tensors one after the
  * other, sizes that fit, names once, shards inside their folder. And entries that are read without json-c are judged as it
  * would.
- * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ * Called as fuzz.h says.
  */
 #include "header.h"
 #include "index.h"

@@ -3,7 +3,7 @@
  * Fuzzes the driver from the controller's side: registers, Identify data, completions and what becomes of
  * commands come from the input, as do the calls that the program makes. Whatever the controller does, every
  * I/O must be reported once, and nothing may crash or hang.
- * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ * Called as fuzz.h says.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Fuzzes the software controller: commands, PRP and SGL lists, doorbells and registers.
- * Called as fuzz.h says; compiled with -DFUZZ_LIB and clang's -fsanitize=fuzzer it is a target for libFuzzer.
+ * Called as fuzz.h says.
  *
  * Whatever comes, memory that was not mapped is not touched, no completion is overwritten before the
  * host gave its place back, and after a reset the controller works as it did.
