@@ -53,6 +53,24 @@ static int delete (struct peerlane_nvme *nvme, uint8_t opcode, uint16_t qid)
 	return pl_nvme_admin_locked(nvme, &sqe, NULL);
 }
 
+/*
+ * Delete a queue pair, or its CQ alone, unless a reset has done that since @generation. If it cannot be deleted, only
+ * a reset makes sure that the controller does not use memory that is no longer ours.
+ */
+static void drop(struct peerlane_nvme *nvme, uint16_t qid, bool has_sq, uint32_t generation)
+{
+	int rc = 0;
+
+	if (nvme->generation != generation || nvme->dead)
+		return;
+	if (has_sq)
+		rc = delete (nvme, PL_NVME_ADMIN_DELETE_SQ, qid);
+	if (!rc)
+		rc = delete (nvme, PL_NVME_ADMIN_DELETE_CQ, qid);
+	if (rc && nvme->generation == generation && !nvme->dead)
+		pl_nvme_reset_locked(nvme);
+}
+
 static bool lost(const struct peerlane_nvme_map *map)
 {
 	return map && map->lost;
@@ -84,9 +102,7 @@ int pl_nvme_queue_start(struct peerlane_nvme_queue *q)
 		return rc;
 	rc = pl_nvme_admin_locked(nvme, &sq, NULL);
 	if (rc) {
-		/* Unless it was reset meanwhile, which deletes all queues. */
-		if (nvme->generation == generation && !nvme->dead)
-			delete (nvme, PL_NVME_ADMIN_DELETE_CQ, q->ring.qid);
+		drop(nvme, q->ring.qid, false, generation);
 		return rc;
 	}
 	q->state = PL_NVME_QUEUE_LIVE;
@@ -339,22 +355,12 @@ int peerlane_nvme_queue_create(struct peerlane_nvme *nvme,
 void peerlane_nvme_queue_destroy(struct peerlane_nvme_queue *queue)
 {
 	struct peerlane_nvme *nvme;
-	uint16_t qid;
-	int rc = 0;
 
 	if (!queue)
 		return;
 	nvme = queue->nvme;
-	qid = queue->ring.qid;
 	pthread_mutex_lock(&nvme->lock);
-	if (queue->known_generation == nvme->generation && !nvme->dead) {
-		rc = delete (nvme, PL_NVME_ADMIN_DELETE_SQ, qid);
-		if (!rc)
-			rc = delete (nvme, PL_NVME_ADMIN_DELETE_CQ, qid);
-		/* It must not use memory that is no longer ours, so there is only one way left. */
-		if (rc && queue->known_generation == nvme->generation && !nvme->dead)
-			pl_nvme_reset_locked(nvme);
-	}
+	drop(nvme, queue->ring.qid, true, queue->known_generation);
 	release(queue);
 	pthread_mutex_unlock(&nvme->lock);
 }

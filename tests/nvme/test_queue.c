@@ -233,6 +233,34 @@ static void test_half_created(void **state)
 	env_close(&e);
 }
 
+static enum fake_do no_sq_and_cq_stays(struct fake *f, unsigned int qid,
+				       const struct pl_nvme_sqe *sqe, struct pl_nvme_cqe *cqe)
+{
+	if (qid || sqe->opcode != PL_NVME_ADMIN_DELETE_CQ)
+		return no_sq(f, qid, sqe, cqe);
+	cqe->status = PL_NVME_CQE_STATUS(PL_NVME_SC_INTERNAL);
+	return FAKE_STATUS;
+}
+
+/* If the CQ does not go, a reset takes it before its memory is freed, and the other queue goes on. */
+static void test_half_deleted(void **state)
+{
+	struct env e = { .f = fake_new() };
+	struct peerlane_nvme_queue *q;
+
+	(void)state;
+	env_open(&e, NULL, NULL);
+	e.f->hook = no_sq_and_cq_stays;
+	assert_int_equal(peerlane_nvme_queue_create(e.nvme, NULL, &q), -EINVAL);
+	assert_int_equal(env_info(&e).nr_resets, 1);
+	assert_false(e.f->cq[2].exists);
+	e.f->hook = NULL;
+	assert_int_equal(peerlane_nvme_queue_create(e.nvme, NULL, &q), 0);
+	env_stress(&e, q, 100);
+	env_stress(&e, e.q, 100);
+	env_close(&e);
+}
+
 /* Does what it is told, and says the contrary of a CREATE_CQ: first that it failed, then that it did not. */
 static enum fake_do lie(struct fake *f, unsigned int qid, const struct pl_nvme_sqe *sqe,
 			struct pl_nvme_cqe *cqe)
@@ -274,7 +302,8 @@ int main(void)
 		cmocka_unit_test(test_ids_again),    cmocka_unit_test(test_full),
 		cmocka_unit_test(test_wait_ends),    cmocka_unit_test(test_scattered_rings),
 		cmocka_unit_test(test_sgl),	     cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_half_created), cmocka_unit_test(test_cq_unmapped),
+		cmocka_unit_test(test_half_created), cmocka_unit_test(test_half_deleted),
+		cmocka_unit_test(test_cq_unmapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
