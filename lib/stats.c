@@ -13,10 +13,10 @@ static struct pl_stats_page *map_memfd(int *fd)
 {
 	struct pl_stats_page *page;
 
-	*fd = memfd_create(PL_STATS_MEMFD, MFD_CLOEXEC);
+	*fd = memfd_create(PL_STATS_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (*fd < 0)
 		return NULL;
-	if (ftruncate(*fd, sizeof(*page)))
+	if (ftruncate(*fd, sizeof(*page)) || fcntl(*fd, F_ADD_SEALS, PL_STATS_SEALS))
 		goto err_close;
 	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	if (page == MAP_FAILED)

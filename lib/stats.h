@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counters of a context. They live in one shared page run (a memfd named "peerlane-stats"), so a
- * reader outside the process finds them under /proc/PID/fd and they go with the process.
+ * Counters of a context. They live in one shared page run (a sealed memfd named "peerlane-stats"),
+ * so a reader outside the process finds them under /proc/PID/fd and they go with the process.
  */
 #ifndef PL_STATS_H
 #define PL_STATS_H
 
 #include <peerlane/peerlane.h>
 
+#include <fcntl.h>
+
 #define PL_STATS_MAGIC "PLSTATS"
 #define PL_STATS_VERSION 2u
 #define PL_STATS_MEMFD "peerlane-stats"
+/* The size is final. A reader accepts no page without these seals. */
+#define PL_STATS_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* What the memfd holds. Counters are updated with relaxed atomics; a reader sees each whole. */
 struct pl_stats_page {

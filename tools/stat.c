@@ -47,11 +47,11 @@ static const struct pl_stats_page *earlier(const struct sample *old, const struc
 	return NULL;
 }
 
-/* Bytes a second since the last sample, -1 if there is none. */
+/* Bytes a second since the last sample; -1 if there is none, or a counter that went back. */
 static double rate(const struct peerlane_op_stats *now, const struct peerlane_op_stats *old,
 		   double seconds)
 {
-	if (!old || seconds <= 0)
+	if (!old || seconds <= 0 || now->bytes < old->bytes)
 		return -1;
 	return (double)(now->bytes - old->bytes) / seconds;
 }
@@ -59,18 +59,18 @@ static double rate(const struct peerlane_op_stats *now, const struct peerlane_op
 /* "in-place 90% copy 10%" */
 static void path_split(const struct peerlane_op_stats *op, char *buf, size_t size)
 {
-	uint64_t sum = 0;
+	double sum = 0; /* cannot wrap around */
 	size_t len = 0;
 
 	for (int i = 0; i < PEERLANE_PATH_NR; i++)
-		sum += op->path_bytes[i];
+		sum += (double)op->path_bytes[i];
 	snprintf(buf, size, "-");
 	for (int i = 0; i < PEERLANE_PATH_NR && len < size; i++)
 		if (op->path_bytes[i])
 			len += (size_t)snprintf(buf + len, size - len, "%s%s %.0f%%",
 						len ? " " : "",
 						peerlane_path_name((enum peerlane_path)i),
-						100.0 * (double)op->path_bytes[i] / (double)sum);
+						100.0 * (double)op->path_bytes[i] / sum);
 }
 
 static void print_histogram(const char *name, const uint64_t *hist, bool is_time)
@@ -148,7 +148,7 @@ static void print_text(const struct sample *now, const struct sample *old, bool 
 
 static struct json_object *number(uint64_t n)
 {
-	return json_object_new_int64((int64_t)n);
+	return json_object_new_uint64(n);
 }
 
 static struct json_object *json_histogram(const uint64_t *hist)
