@@ -74,8 +74,6 @@ static void judge_mapped(struct question *q)
 		FIX(v, "remove no-mapped from PEERLANE_FLAGS or the options");
 	} else {
 		REASON(v, "the GPU memory is not mapped for the CPU");
-		if (!strcmp(q->ctx->gpu->ops->name, "sim"))
-			FIX(v, "PEERLANE_SIM_BAR=1 simulates a GPU whose memory is");
 	}
 }
 
@@ -103,12 +101,16 @@ static bool mostly_odd(const struct question *q)
 	       (q->file->append || pl_io_odd_bytes(q->file, &q->seg) > q->seg.bytes / 2);
 }
 
+/* A read of up to this size goes through the page cache without a look at what is in it. */
+#define SMALL (64 * 1024u)
+#define SMALL_TEXT "reads of up to 64 KiB"
+
 static bool copies(const struct question *q)
 {
 	if (q->file->want_direct && q->file->fd_direct >= 0 &&
 	    !(q->ctx->opt.flags & PEERLANE_NO_DIRECT))
 		return q->op == PEERLANE_WRITE && mostly_odd(q);
-	return q->op == PEERLANE_WRITE || q->cached < 0 || q->seg.bytes <= 64 * 1024 ||
+	return q->op == PEERLANE_WRITE || q->cached < 0 || q->seg.bytes <= SMALL ||
 	       q->file->fd_direct < 0 || (q->ctx->opt.flags & PEERLANE_NO_DIRECT) ||
 	       q->cached >= (int64_t)q->seg.bytes / 2;
 }
@@ -125,8 +127,8 @@ static void judge_p2p(struct question *q)
 	if (!v->usable || !copies(q))
 		return;
 	v->usable = 0;
-	REASON(v, q->op == PEERLANE_WRITE     ? "most of the range is not whole blocks"
-		  : q->seg.bytes <= 64 * 1024 ? "a small read goes the plain way"
+	REASON(v, q->op == PEERLANE_WRITE ? "most of the range is not whole blocks"
+		  : q->seg.bytes <= SMALL ? "not used for " SMALL_TEXT
 		  : q->cached < 0 ? "how much is cached is unknown: the kernel does not tell"
 				  : "the data is in the page cache: it is cheaper from there");
 }
@@ -147,8 +149,8 @@ static void judge_copy(struct question *q)
 		REASON(v, "no second descriptor without O_DIRECT could be had");
 		FIX(v, "mount /proc");
 	} else if (copies(q)) {
-		REASON(v, q->op == PEERLANE_WRITE     ? "writes go through the page cache"
-			  : q->seg.bytes <= 64 * 1024 ? "a small read goes the plain way"
+		REASON(v, q->op == PEERLANE_WRITE ? "writes go through the page cache"
+			  : q->seg.bytes <= SMALL ? SMALL_TEXT " go through the page cache"
 			  : q->cached < 0
 				  ? "how much is cached is unknown: the kernel does not tell"
 				  : "the data is in the page cache");
@@ -174,7 +176,10 @@ static void judge_direct(struct question *q)
 		REASON(v, "not needed: the CPU can address this memory");
 	} else if (copies(q)) {
 		REASON(v, q->op == PEERLANE_WRITE ? "the file was opened without O_DIRECT"
-						  : "the data is in memory already, or little");
+			  : q->seg.bytes <= SMALL ? "not used for " SMALL_TEXT
+			  : q->cached < 0
+				  ? "how much is cached is unknown: the kernel does not tell"
+				  : "the data is in the page cache");
 		if (q->file->want_direct)
 			REASON(v, "most of the range is not whole blocks");
 		else if (q->op == PEERLANE_WRITE)

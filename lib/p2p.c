@@ -141,7 +141,7 @@ static bool possible(const struct peerlane *ctx, const struct peerlane_file *f,
 	if (mem->kind != PL_MEM_DEVICE)
 		SAY(a, "", "this is not GPU memory");
 	else if (!strcmp(ctx->gpu->ops->name, "sim"))
-		SAY(a, "use a machine with a GPU", "a simulated GPU has no bus address");
+		SAY(a, "", "a simulated GPU has no bus address");
 	else if (ctx->opt.flags & (PEERLANE_NO_P2P | PEERLANE_NO_DIRECT))
 		SAY(a, "remove no-p2p and no-direct from PEERLANE_FLAGS or the options",
 		    "switched off by the options");

@@ -61,7 +61,7 @@ bool pl_window_wanted(struct peerlane *ctx, const struct pl_seg *seg, char *why,
 	else if (f->want_direct || f->fd < 0 || f->block)
 		pl_text(why, why_bytes, "the file is read with O_DIRECT, or is a device");
 	else if (seg->bytes < MIN_BYTES)
-		pl_text(why, why_bytes, "it pays from %lu MiB in one call", MIN_BYTES >> 20);
+		pl_text(why, why_bytes, "not used for requests under %lu MiB", MIN_BYTES >> 20);
 	else if (ctx->opt.flags & PEERLANE_SAVE_CPU)
 		return true;
 	else if (!copy || copy >= FAST_COPY)

@@ -45,6 +45,11 @@ static const struct pl_option options[] = {
 /* What was found out, worst first: the verdict. */
 struct finding {
 	int status;
+	unsigned int gpu;      /* that was asked for */
+	bool cuda;	       /* works */
+	bool better;	       /* a path that could be had */
+	bool directory, empty; /* of FILE */
+	bool unknown;	       /* the paths of FILE */
 	char text[512];
 };
 
@@ -113,6 +118,24 @@ static bool improvable(const struct peerlane_explanation *ex)
 	return false;
 }
 
+/* Reasons by size are those of one request: say which. */
+static void report_heading(struct pl_report *r, enum peerlane_op op, int64_t file_bytes)
+{
+	const char *name = op == PEERLANE_READ ? "read" : "write";
+	uint64_t bytes = PROBE_BYTES;
+	char title[128];
+
+	if (op == PEERLANE_READ && file_bytes >= 0 && file_bytes < PROBE_BYTES)
+		bytes = (uint64_t)file_bytes;
+	if (bytes)
+		snprintf(title, sizeof(title), "A %s (this check assumes one %s %s at offset 0)",
+			 name, pl_human_size(bytes).text, name);
+	else
+		snprintf(title, sizeof(title), "A %s (the file is empty)", name);
+	pl_report_section(r, name, title);
+	pl_report_value(r, "assumed_bytes", json_object_new_int64((int64_t)bytes), NULL, " ");
+}
+
 static void report_direction(struct pl_report *r, struct peerlane_file *file, enum peerlane_op op,
 			     void *memory, struct finding *f)
 {
@@ -121,7 +144,7 @@ static void report_direction(struct pl_report *r, struct peerlane_file *file, en
 	size_t len = strlen(f->text);
 	int err = peerlane_explain(file, op, memory, PROBE_BYTES, 0, &ex);
 
-	pl_report_section(r, name, op == PEERLANE_READ ? "A read" : "A write");
+	report_heading(r, op, err ? -1 : ex.file_bytes);
 	if (err) {
 		pl_report_text(r, "error", "not possible", "%s",
 			       err == -EBADF ? "no permission" : pl_session_reason(err).text);
@@ -136,7 +159,8 @@ static void report_direction(struct pl_report *r, struct peerlane_file *file, en
 		       ex.io_reason[0] ? ", because " : "", ex.io_reason);
 	pl_report_text(r, "memory", NULL, "%s", ex.memory);
 	report_verdicts(r, &ex);
-	worse(f, improvable(&ex) ? WORKS : BEST);
+	f->better = f->better || improvable(&ex);
+	worse(f, f->better ? WORKS : BEST);
 	snprintf(f->text + len, sizeof(f->text) - len, "%s%s: %s", len ? ", " : "", name,
 		 peerlane_path_name(ex.chosen));
 }
@@ -257,6 +281,8 @@ static int report_file(struct pl_report *r, struct pl_session *s, const char *pa
 	pl_place_report(r, path, fd);
 	if (!s->ctx)
 		return 0;
+	f->directory = S_ISDIR(st.st_mode);
+	f->empty = S_ISREG(st.st_mode) && !st.st_size;
 	probe = open_probe(path, &st);
 	err = errno;
 	if (probe >= 0) {
@@ -266,6 +292,7 @@ static int report_file(struct pl_report *r, struct pl_session *s, const char *pa
 		pl_report_text(r, "not_examined", "paths",
 			       "not examined, no file can be made here: %s", strerror(err));
 		snprintf(f->text, sizeof(f->text), "paths not examined");
+		f->unknown = true;
 		worse(f, WORKS);
 	}
 	return 0;
@@ -276,24 +303,88 @@ static const char *verdict_word(const struct finding *f, bool sim, const char *p
 	if (f->status == BROKEN)
 		return "does not work";
 	if (sim)
-		return "works, on a simulated GPU";
-	if (f->status == WORKS)
-		return "works, a better path is possible";
-	return path ? "works, by the best path" : "a GPU works; name a file to see its path";
+		return f->cuda ? "works, on the simulator as asked"
+			       : "works, but on the simulator: no CUDA GPU was found";
+	if (f->better)
+		return "works, a better path is possible (see \"to change that\")";
+	return path && !f->unknown ? "works, by the best path" : "a GPU works";
+}
+
+/* @text as one word of a shell. Memory for it: 4 bytes each, and 5. */
+static void shell_word(const char *text, char *at)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "_-./:=,+@%";
+	bool quote = !*text || text[strspn(text, plain)];
+
+	if (*text == '-')
+		at = stpcpy(at, "./");
+	if (quote)
+		*at++ = '\'';
+	for (; *text; text++)
+		if (*text == '\'')
+			at = stpcpy(at, "'\\''");
+		else
+			*at++ = *text;
+	if (quote)
+		*at++ = '\'';
+	*at = 0;
+}
+
+/* The command that measures @path, or NULL. The caller frees it. */
+static char *bench_command(const struct finding *f, const char *path)
+{
+	PL_AUTO_FREE char *file = NULL;
+	PL_AUTO_FREE char *word = NULL;
+	char *text = NULL;
+
+	if (asprintf(&file, "%s%s", path, f->directory ? "/test-file" : "") < 0)
+		file = NULL;
+	word = file ? malloc(4 * strlen(file) + 5) : NULL;
+	if (!word)
+		return NULL;
+	shell_word(file, word);
+	if (asprintf(&text, "peerlane bench %s%s", f->directory || f->empty ? "--create " : "",
+		     word) < 0)
+		return NULL;
+	return text;
+}
+
+/* The command to run next, or NULL. The caller frees it. */
+static char *next_command(const struct finding *f, const struct pl_session *s, const char *path)
+{
+	if (!s->ctx)
+		return strdup(f->gpu ? "peerlane check" : "peerlane check --backend sim");
+	if (f->status == BROKEN)
+		return NULL;
+	if (!path || f->unknown)
+		return strdup("peerlane check FILE");
+	if (!strncmp(path, "nvme:", 5))
+		return strdup("peerlane nvme perf ADDRESS");
+	return bench_command(f, path);
 }
 
 static void report_verdict(struct pl_report *r, const struct pl_session *s, const char *path,
 			   struct finding *f)
 {
 	bool sim = s->ctx && !strcmp(peerlane_backend(s->ctx), "sim");
+	PL_AUTO_FREE char *next = NULL;
+	PL_AUTO_FREE char *verdict = NULL;
 
 	worse(f, !s->ctx ? BROKEN : sim ? WORKS : BEST);
+	next = next_command(f, s, path);
+	if (asprintf(&verdict, "%s%s%s%s%s%s%s", verdict_word(f, sim, path), f->text[0] ? "; " : "",
+		     f->text, s->ctx && sim ? "" : "; ",
+		     !s->ctx ? "no GPU could be opened"
+		     : sim   ? ""
+			     : pl_session_name(s).text,
+		     next ? "; next: " : "", next ? next : "") < 0)
+		verdict = NULL;
 	r->section = r->root;
 	pl_report_value(r, "status", json_object_new_int(f->status), NULL, " ");
+	pl_report_value(r, "next", next ? json_object_new_string(next) : NULL, NULL, " ");
+	pl_report_value(r, "verdict", json_object_new_string(verdict ? verdict : ""), NULL, " ");
 	fputc('\n', r->text);
-	pl_report_text(r, "verdict", NULL, "%s%s%s; %s", verdict_word(f, sim, path),
-		       f->text[0] ? "; " : "", f->text,
-		       s->ctx ? pl_session_name(s).text : "no GPU could be opened");
 }
 
 static void print(struct pl_report *r, const struct check_args *args)
@@ -309,13 +400,13 @@ static void print(struct pl_report *r, const struct check_args *args)
 	printf("verdict: %s\n", json_object_get_string(verdict));
 }
 
-static void report_machine(struct pl_report *r, const struct pl_session *s)
+static void report_machine(struct pl_report *r, const struct pl_session *s, struct finding *f)
 {
 	pl_system_report(r);
 	pl_system_report_iommu(r);
 	pl_system_report_modules(r);
 	pl_graphics_report_pci(r);
-	pl_graphics_report_cuda(r);
+	f->cuda = pl_graphics_report_cuda(r);
 	if (s->ctx)
 		pl_graphics_report_session(r, s);
 }
@@ -333,6 +424,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	if (first < 0)
 		return status;
 	path = first < argc ? argv[first] : NULL;
+	found.gpu = args.gpu;
 	if (pl_report_init(&report)) {
 		pl_message_error("out of memory");
 		return BROKEN;
@@ -340,7 +432,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	/* Why no GPU can be used is what one wants to know most: go on without one. */
 	if (pl_session_open(&session, args.backend, args.gpu, 0))
 		session.ctx = NULL;
-	report_machine(&report, &session);
+	report_machine(&report, &session, &found);
 	if (args.cufile)
 		pl_cufile_report(&report);
 	if (path)
@@ -358,11 +450,12 @@ const struct pl_command pl_command_check = {
 	.name = "check",
 	.summary = "Say what this machine can do, and which path a file would take.",
 	.args = "[options] [FILE]",
-	.detail =
-		"Lists the GPUs, drivers, kernel modules and settings that decide how data can "
-		"move. For FILE, also its file system and drives, the path a read and a write "
-		"would take, and for each better path why it is not taken and how to change "
-		"that. For a directory the answer is that of a new file in it. No data is written.",
+	.detail = "Lists the GPUs, drivers, kernel modules and settings that decide how data can "
+		  "move. For FILE, also its file system and drives, the path a read and a write "
+		  "would take, and for each better path why it is not taken and how to change "
+		  "that. Reasons by size are those of one read and one write of 1 MiB. For a "
+		  "directory the answer is that of a new file in it. No data is written. The "
+		  "verdict, the last line, names the command to run next.",
 	.exits = "0  a GPU works, and no better path could be had\n"
 		 "1  it works, but a better path is possible, or the GPU is simulated\n"
 		 "2  it cannot work, FILE cannot be opened, or the options are wrong",

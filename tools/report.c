@@ -20,6 +20,7 @@ int pl_report_init(struct pl_report *r)
 		return -ENOMEM;
 	}
 	r->section = r->root;
+	r->width = LABEL_WIDTH;
 	return 0;
 }
 
@@ -34,6 +35,7 @@ void pl_report_fini(struct pl_report *r)
 
 static void heading(struct pl_report *r, const char *title)
 {
+	r->width = LABEL_WIDTH;
 	if (title)
 		fprintf(r->text, "%s%s\n", ftell(r->text) > 0 ? "\n" : "", title);
 }
@@ -58,6 +60,12 @@ void pl_report_item(struct pl_report *r, const char *key, const char *title)
 	heading(r, title);
 }
 
+void pl_report_width(struct pl_report *r, size_t longest)
+{
+	if ((int)longest >= r->width)
+		r->width = (int)longest + 1;
+}
+
 void pl_report_text(struct pl_report *r, const char *key, const char *label, const char *fmt, ...)
 {
 	char value[VALUE_WIDTH];
@@ -68,13 +76,13 @@ void pl_report_text(struct pl_report *r, const char *key, const char *label, con
 	va_end(ap);
 	json_object_object_add(r->section, key, json_object_new_string(value));
 	if (label)
-		fprintf(r->text, "  %-*s%s\n", LABEL_WIDTH, label, value);
+		fprintf(r->text, "  %-*s %s\n", r->width - 1, label, value);
 }
 
 __attribute__((format(printf, 3, 0))) static void line(struct pl_report *r, const char *label,
 						       const char *fmt, va_list ap)
 {
-	fprintf(r->text, "  %-*s", LABEL_WIDTH, label);
+	fprintf(r->text, "  %-*s ", r->width - 1, label);
 	vfprintf(r->text, fmt, ap);
 	fputc('\n', r->text);
 }

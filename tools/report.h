@@ -10,6 +10,7 @@ struct pl_report {
 	struct json_object *root;
 	struct json_object *section; /* owned by root */
 	FILE *text;
+	int width; /* of the labels of this section */
 	char *buf;
 	size_t len;
 };
@@ -22,6 +23,8 @@ void pl_report_fini(struct pl_report *r);
 void pl_report_section(struct pl_report *r, const char *key, const char *title);
 /* The same, but one of a list of such objects. */
 void pl_report_item(struct pl_report *r, const char *key, const char *title);
+/* The labels of this section are up to this long. */
+void pl_report_width(struct pl_report *r, size_t longest);
 
 /* A fact that reads the same for people and programs. */
 void pl_report_text(struct pl_report *r, const char *key, const char *label, const char *fmt, ...)

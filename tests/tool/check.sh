@@ -8,7 +8,9 @@ expect 1 "$tool" check
 says out 'kernel  '
 says out 'io_uring  '
 says out 'CUDA  '
-tail -n 1 out | grep -q '^verdict: works, on a simulated GPU' || fail "verdict: $(tail -n 1 out)"
+tail -n 1 out >last
+says last 'verdict: works, but on the simulator: no CUDA GPU was found; next: peerlane check FILE'
+rm last
 
 head -c 300000 /dev/urandom >file
 sum=$(cksum <file)
@@ -16,7 +18,11 @@ expect 1 "$tool" check file
 says out "$dir/file"
 says out 'file system'
 says out 'A read'
-says out 'A write'
+says out 'A write (this check assumes one 1 MiB write at offset 0)'
+says out 'A read (this check assumes one 293.0 KiB read at offset 0)'
+says out 'in-place        no: not used for requests under 64 MiB'
+says out 'write: copy; next: peerlane bench file'
+! grep -q 'to change that' out || fail 'a fix that is none'
 says out 'I/O started by kernels'
 says out 'served from 1 file by 1 thread of this process'
 grep -q ': taken' out || grep -q 'taken: ' out || fail 'no path is taken'
@@ -26,6 +32,8 @@ expect 1 "$tool" check --json file
 json 'd["status"] == 1 and d["file"]["bytes"] == 300000 and d["gpus"][0]["backend"] == "sim"'
 json 'len(d["read"]["verdicts"]) == 5 and d["read"]["chosen"] and d["write"]["chosen"]'
 json 'sum(v["chosen"] for v in d["read"]["verdicts"]) == 1'
+json 'd["read"]["assumed_bytes"] == 300000 and d["write"]["assumed_bytes"] == 1 << 20'
+json 'd["next"] == "peerlane bench file" and d["verdict"].endswith("; next: " + d["next"])'
 json '"kernels run on threads of the CPU" in d["kernels"]["served_by"]'
 json 'all(v["usable"] or v["reason"] for v in d["read"]["verdicts"])'
 
@@ -42,12 +50,21 @@ if [ -n "${FAKE_LIBCUDA_OLD:-}" ]; then
 	json 'all(g["copy_lists"] is False for g in d["gpus"])'
 	PEERLANE_LIBCUDA=$FAKE_LIBCUDA expect 0 "$tool" check --backend cuda
 	! grep -q 'one by one' out || fail 'a new driver is said to take copies one by one'
+	PEERLANE_LIBCUDA=$FAKE_LIBCUDA expect 1 "$tool" check --backend cuda file
+	says out 'a better path is possible (see "to change that")'
+	says out '(cuda, GPU 0); next: peerlane bench file'
+	PEERLANE_LIBCUDA=$FAKE_LIBCUDA expect 1 "$tool" check --quiet --backend cuda /proc
+	says out 'verdict: a GPU works; paths not examined; Fake GPU 0 (cuda, GPU 0); next: peerlane check FILE'
+	PEERLANE_LIBCUDA=$FAKE_LIBCUDA expect 1 "$tool" check --quiet --backend sim
+	says out 'verdict: works, on the simulator as asked; next: peerlane check FILE'
 	unset FAKE_CUDA
 fi
 
 # An empty file and one that is smaller than a block.
 : >empty
 expect 1 "$tool" check empty
+says out 'A read (the file is empty)'
+says out 'next: peerlane bench --create empty'
 printf x >one
 expect 1 "$tool" check one
 
@@ -58,6 +75,10 @@ json 'd["file"]["real_path"].endswith("/file")'
 mkdir 'a b'
 expect 1 "$tool" check 'a b'
 says out "$dir/a b"
+says out "next: peerlane bench --create 'a b/test-file'"
+: >"-it's"
+expect 1 "$tool" check --quiet -- "-it's"
+says out "next: peerlane bench --create ./'-it'\\''s'"
 [ -z "$(ls 'a b')" ] || fail 'something was left in the directory'
 
 expect 2 "$tool" check missing
@@ -69,12 +90,19 @@ says err 'pipe'
 expect 2 "$tool" check /dev/null
 expect 2 "$tool" check --gpu 99
 says err '99'
+says out 'next: peerlane check'
+expect 2 env PEERLANE_LIBCUDA=/nowhere "$tool" check --backend cuda
+says out 'verdict: does not work; no GPU could be opened; next: peerlane check --backend sim'
 
 # The configuration of the drop-in, and where each value is from.
 printf '%s' '{ "properties": { "io_batchsize": 99 }, "nonsense": 1 } // end' >c.json
 expect 1 env CUFILE_ENV_PATH_JSON="$dir/c.json" CUFILE_FORCE_COMPAT_MODE=1 "$tool" check --cufile
 says out 'libcufile.so.0'
 says out "99, from $dir/c.json"
+for setting in 'logging\.max_file_size_mb +32' 'execution\.parallel_io +true' \
+	'properties\.max_device_pinned_mem_size_kb +33554432' 'gpu_bounce_buffer_slab +128'; do
+	grep -qE "^  $setting" out || fail "no '$setting' in $(cat out)"
+done
 says out 'true, from CUFILE_FORCE_COMPAT_MODE'
 says out 'unknown key "nonsense"'
 expect 1 env CUFILE_ENV_PATH_JSON="$dir/c.json" "$tool" check --cufile --json file
@@ -92,6 +120,7 @@ json 'd["read"]["io_engine"] == "nvme"'
 expect 1 env 'PEERLANE_NVME=sim:serial=A|sim:serial=B,size=1M' "$tool" check nvme:B/1
 says out 'B/1'
 says out "a registered buffer"
+says out 'next: peerlane nvme perf ADDRESS'
 expect 1 env PEERLANE_FLAGS=no-p2p "$tool" check nvme:sim:/1
 says out "switched off"
 says out "read: copy"
