@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,24 @@ int pl_fail_gpu(int err, int cuda, const char *fmt, ...)
 	record(err, cuda, fmt, ap);
 	va_end(ap);
 	return err;
+}
+
+/* "s3://bucket/name": a word, then "://". */
+static bool is_url(const char *path)
+{
+	size_t scheme = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				     "0123456789+-.");
+
+	return scheme && !strncmp(path + scheme, "://", 3);
+}
+
+const char *pl_error_open(const char *path, int err)
+{
+	const char *words = strerrordesc_np(err);
+
+	if ((err == ENOENT || err == ENOTDIR) && is_url(path))
+		return "URLs are not files here; download it or mount it, then give its path";
+	return words ? words : "unknown error";
 }
 
 void pl_errno_restore(const int *kept)

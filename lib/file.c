@@ -286,7 +286,7 @@ int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t
 	if (fd < 0 && errno == ENXIO)
 		return pl_fail(-ESPIPE, "%s is neither a regular file nor a block device", path);
 	if (fd < 0)
-		return pl_fail(-errno, "cannot open %s: %s", path, strerrordesc_np(errno));
+		return pl_fail(-errno, "cannot open %s: %s", path, pl_error_open(path, errno));
 	if (!(flags & O_NONBLOCK))
 		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	return adopt(ctx, fd, path, out);

@@ -269,7 +269,8 @@ int pl_header_parse(const char *file, const char *text, size_t bytes, uint64_t d
 	if (err)
 		return err;
 	if (!bytes || *text != '{')
-		err = pl_fail(-EUCLEAN, "%s: the header does not begin with {",
+		err = pl_fail(-EUCLEAN,
+			      "%s: not a safetensors file: the header does not begin with {",
 			      pl_words_file(file).text);
 	else
 		err = read_members(&r);

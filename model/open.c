@@ -134,7 +134,7 @@ static int open_index(struct peerlane_model *m, const char *path)
 	int dir_fd = -1, err, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0)
-		return pl_fail(-errno, "%.150s: %s", path, strerror(errno));
+		return pl_fail(-errno, "%.150s: %s", path, pl_error_open(path, errno));
 	err = pl_text_read(fd, path, PL_HEADER_MAX, &text, &bytes);
 	if (!err)
 		err = pl_index_parse(path, text, bytes, &index);

@@ -47,7 +47,7 @@ static int open_folder(struct pl_replace *r)
 		return pl_fail(-ENOMEM, "no memory for a path");
 	r->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir_fd < 0)
-		err = pl_fail(-errno, "%.150s: %s", dir, strerror(errno));
+		err = pl_fail(-errno, "%.150s: %s", dir, pl_error_open(r->path, errno));
 	free(dir);
 	return err;
 }

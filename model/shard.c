@@ -67,6 +67,34 @@ int pl_text_read(int fd, const char *path, size_t max, char **out, size_t *bytes
 	return 0;
 }
 
+/* What files that are taken for models begin with. As a length each is far too large. */
+static const struct {
+	const char *begin, *words;
+} others[] = {
+	{ "GGUF", "it is GGUF, the format of llama.cpp" },
+	{ "PK\3\4", "it is a ZIP archive, as torch.save() and numpy.savez() write" },
+	{ "\x80\2", "it is a pickle, as old versions of torch.save() write" },
+	{ "\x89HDF", "it is HDF5" },
+	{ "\x93NUMPY", "it is a NumPy array" },
+	{ "version ", "it is text, such as a Git LFS pointer; 'git lfs pull' fetches the file" },
+	{ "<!DOCTYP", "it is a web page: the download failed" },
+	{ "<html", "it is a web page: the download failed" },
+};
+
+/* @length: the first bytes of the file, read as the length of a header. */
+static int not_safetensors(const struct pl_shard *s, uint64_t length)
+{
+	uint64_t begin = htole64(length);
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (!memcmp(&begin, others[i].begin, strlen(others[i].begin)))
+			return pl_fail(-EUCLEAN, "%s: not a safetensors file: %s",
+				       pl_words_file(s->path).text, others[i].words);
+	return pl_fail(-EUCLEAN,
+		       "%s: not a safetensors file: the header would be %llu bytes (at most %u)",
+		       pl_words_file(s->path).text, (unsigned long long)length, PL_HEADER_MAX);
+}
+
 /* The header of a file of @s->bytes. */
 static int read_header(struct pl_shard *s)
 {
@@ -76,18 +104,18 @@ static int read_header(struct pl_shard *s)
 	int err;
 
 	if (s->bytes < sizeof(length))
-		return pl_fail(-EUCLEAN, "%s has %llu bytes, too few for a safetensors file",
+		return pl_fail(-EUCLEAN, "%s: not a safetensors file: it has only %llu bytes",
 			       pl_words_file(s->path).text, (unsigned long long)s->bytes);
 	err = read_all(s->fd, s->path, (char *)&length, sizeof(length), 0);
 	if (err)
 		return err;
 	length = le64toh(length);
 	if (length > PL_HEADER_MAX)
-		return pl_fail(-EUCLEAN, "%s: a header of %llu bytes; %u are the most",
-			       pl_words_file(s->path).text, (unsigned long long)length,
-			       PL_HEADER_MAX);
+		return not_safetensors(s, length);
 	if (length > s->bytes - sizeof(length))
-		return pl_fail(-EUCLEAN, "%s: a header of %llu bytes, but the file has only %llu",
+		return pl_fail(-EUCLEAN,
+			       "%s: not a safetensors file, or cut short: the header would be %llu "
+			       "bytes, the file has only %llu",
 			       pl_words_file(s->path).text, (unsigned long long)length,
 			       (unsigned long long)s->bytes);
 	text = malloc(length ? length : 1);
@@ -117,7 +145,7 @@ int pl_shard_open(struct peerlane *ctx, int dir_fd, const char *name, const char
 	/* Without waiting, should it be a pipe. */
 	s.fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (s.fd < 0) {
-		err = pl_fail(-errno, "%.150s: %s", path, strerror(errno));
+		err = pl_fail(-errno, "%.150s: %s", path, pl_error_open(path, errno));
 		goto err_close;
 	}
 	err = stat_regular(s.fd, path, &st);

@@ -3,6 +3,7 @@
 #include "cleanup.h"
 #include "commands.h"
 #include "cufile.h"
+#include "error.h"
 #include "graphics.h"
 #include "human.h"
 #include "message.h"
@@ -266,16 +267,16 @@ static int report_file(struct pl_report *r, struct pl_session *s, const char *pa
 	if (!strncmp(path, "nvme:", 5))
 		return report_nvme(r, s, path, f);
 	if (stat(path, &st)) {
-		pl_message_error("%s: %s", path, strerror(errno));
+		pl_message_error("%s: %s", path, pl_error_open(path, errno));
 		return -1;
 	}
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISBLK(st.st_mode)) {
-		pl_message_error("%s: neither a file, a directory nor a block device", path);
+		pl_message_error("%s is neither a file, a directory nor a block device", path);
 		return -1;
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		pl_message_error("%s: %s", path, strerror(errno));
+		pl_message_error("%s: %s", path, pl_error_open(path, errno));
 		return -1;
 	}
 	pl_place_report(r, path, fd);

@@ -2,6 +2,7 @@
 /* peerlane cp: a file through GPU memory to another file. */
 #include "cleanup.h"
 #include "commands.h"
+#include "error.h"
 #include "compare.h"
 #include "human.h"
 #include "message.h"
@@ -60,7 +61,7 @@ static int open_source(struct copy *c)
 {
 	c->src_fd = open(c->src, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (c->src_fd < 0 || fstat(c->src_fd, &c->st)) {
-		pl_message_error("%s: %s", c->src, strerror(errno));
+		pl_message_error("%s: %s", c->src, pl_error_open(c->src, errno));
 		return -1;
 	}
 	if (!S_ISREG(c->st.st_mode)) {
@@ -112,7 +113,8 @@ static int make_temp(struct copy *c)
 	c->dst_fd = mkostemp(c->temp, O_CLOEXEC);
 	if (c->dst_fd < 0) {
 		c->temp[0] = 0;
-		pl_message_error("cannot make a file in %s: %s", c->dir, strerror(errno));
+		pl_message_error("cannot make a file in %s: %s", c->dir,
+				 pl_error_open(c->dst, errno));
 		return -1;
 	}
 	if (ftruncate(c->dst_fd, c->st.st_size)) {

@@ -3,6 +3,7 @@
 #include "target.h"
 
 #include "cleanup.h"
+#include "error.h"
 #include "message.h"
 #include "progress.h"
 #include "stop.h"
@@ -18,7 +19,7 @@
 
 static int say(const char *path, int err)
 {
-	pl_message_error("%s: %s", path, strerror(-err));
+	pl_message_error("%s: %s", path, pl_error_open(path, -err));
 	return err;
 }
 
@@ -33,14 +34,16 @@ static int open_file(struct pl_target *t, const struct pl_target_want *want)
 	if (t->fd < 0 && errno == ENOENT && write) {
 		t->fd = open(t->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 		t->made = t->fd >= 0;
-	} else if (t->fd < 0 && errno == ENOENT) {
+	} else if (t->fd < 0 && errno == ENOENT && !strstr(t->path, "://")) {
 		pl_message_error("%s: does not exist; --create makes it", t->path);
 		return -ENOENT;
 	}
 	if (t->fd < 0 || fstat(t->fd, &st))
 		return say(t->path, -errno);
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
-		pl_message_error("%s: is neither a file nor a block device", t->path);
+		pl_message_error("%s: is %s", t->path,
+				 S_ISDIR(st.st_mode) ? "a directory; name a file in it"
+						     : "neither a file nor a block device");
 		return -EINVAL;
 	}
 	end = lseek(t->fd, 0, SEEK_END);
@@ -136,7 +139,7 @@ static int open_all(struct pl_target *t, const struct pl_target_want *want,
 	if (err)
 		return err;
 	if (!t->bytes) {
-		pl_message_error("%s: is empty", t->path);
+		pl_message_error("%s: is empty; --create fills it", t->path);
 		return -ENODATA;
 	}
 	t->io_fd = reopen(t, want, 0);

@@ -133,16 +133,43 @@ static void lengths(void **state)
 
 	(void)state;
 	ctx = sim_open(0);
-	mf_refused(ctx, mf_text("l", "", 0), -EUCLEAN, "l has 0 bytes");
-	mf_refused(ctx, mf_text("l", "\2\0\0\0\0\0\0", 7), -EUCLEAN, "l has 7 bytes");
-	mf_refused(ctx, mf_text("l", empty, 8), -EUCLEAN, "does not begin with {");
-	mf_refused(ctx, mf_text("l", "\3\0\0\0\0\0\0\0{}", 10), -EUCLEAN, "l: |3 bytes|only 10");
+	mf_refused(ctx, mf_text("l", "", 0), -EUCLEAN, "l: not a safetensors file|only 0 bytes");
+	mf_refused(ctx, mf_text("l", "\2\0\0\0\0\0\0", 7), -EUCLEAN,
+		   "l: not a safetensors file|only 7 bytes");
+	mf_refused(ctx, mf_text("l", empty, 8), -EUCLEAN,
+		   "l: not a safetensors file: |does not begin with {");
+	mf_refused(ctx, mf_text("l", "\3\0\0\0\0\0\0\0{}", 10), -EUCLEAN,
+		   "l: not a safetensors file, or cut short: |3 bytes|only 10");
 	mf_refused(ctx, mf_text("l", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10), -EUCLEAN,
-		   "18446744073709551615|100000000");
+		   "l: not a safetensors file: |18446744073709551615|100000000");
 	mf_refused(ctx, mf_text("l", "\1\xe1\xf5\5\0\0\0\0{}", 10), -EUCLEAN,
 		   "100000001|100000000");
 	mf_refused(ctx, mf_text("l", "\0\xe1\xf5\5\0\0\0\0{}", 10), -EUCLEAN, "100000000|only 10");
 	mf_refused(ctx, mf_text("l", "\2\0\0\0\0\0\0\0{\0", 10), -EUCLEAN, "name in quotes");
+	sim_close(ctx, NULL, NULL);
+}
+
+/* Other formats are named: whoever has such a file knows what to do then. */
+static void other_formats(void **state)
+{
+	static const struct {
+		const char *begin, *words;
+	} files[] = {
+		{ "GGUF\3\0\0\0\0\0", "l: not a safetensors file: it is GGUF" },
+		{ "PK\3\4\0\0\10\10\0\0", "l: not a safetensors file: it is a ZIP" },
+		{ "\x80\2}q\1.\0\0\0\0", "l: not a safetensors file: it is a pickle" },
+		{ "\x89HDF\r\n\x1a\n\0\0", "l: not a safetensors file: it is HDF5" },
+		{ "\x93NUMPY\1\0v\0", "l: not a safetensors file: it is a NumPy" },
+		{ "version ht", "l: not a safetensors file: |git lfs pull" },
+		{ "<!DOCTYPE ", "l: not a safetensors file: it is a web page" },
+		{ "<html><hea", "l: not a safetensors file: it is a web page" },
+		{ "hello, wor", "l: not a safetensors file: the header would be" },
+	};
+
+	(void)state;
+	ctx = sim_open(0);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		mf_refused(ctx, mf_text("l", files[i].begin, 10), -EUCLEAN, files[i].words);
 	sim_close(ctx, NULL, NULL);
 }
 
@@ -229,7 +256,7 @@ static void not_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		sim_test(corpus),    sim_test(lengths),	   sim_test(depth),
+		sim_test(corpus),    sim_test(lengths),	   sim_test(other_formats), sim_test(depth),
 		sim_test(truncated), sim_test(long_names), sim_test(not_files),
 	};
 

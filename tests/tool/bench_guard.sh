@@ -4,6 +4,18 @@
 # shellcheck disable=SC1091,SC2154 # setup.bash sets tool, dir and the rest
 . "$(dirname "$0")/setup.bash"
 
+# No file at all.
+for how in '' --create; do
+	# shellcheck disable=SC2086 # or no word
+	expect 1 "$tool" bench $how s3://bucket/file
+	says err 's3://bucket/file: URLs are not files here'
+done
+expect 1 "$tool" bench .
+says err '.: is a directory; name a file in it'
+: >empty
+expect 1 "$tool" bench empty
+says err 'empty: is empty; --create fills it'
+
 head -c 200000 /dev/urandom >mine
 cp mine copy
 head -c 200000 /dev/zero >zeros

@@ -4,7 +4,7 @@
 # shellcheck disable=SC1091,SC2154 # setup.bash sets tool, dir and the rest
 . "$(dirname "$0")/setup.bash"
 
-expect 1 "$tool" check
+expect 1 env PEERLANE_LIBCUDA=/nowhere "$tool" check
 says out 'kernel  '
 says out 'io_uring  '
 says out 'CUDA  '
@@ -81,6 +81,8 @@ expect 1 "$tool" check --quiet -- "-it's"
 says out "next: peerlane bench --create ./'-it'\\''s'"
 [ -z "$(ls 'a b')" ] || fail 'something was left in the directory'
 
+expect 2 "$tool" check s3://bucket/file
+says err 's3://bucket/file: URLs are not files here; download it or mount it, then give its path'
 expect 2 "$tool" check missing
 says err 'missing: No such file'
 [ ! -s out ] || fail 'output for a missing file'

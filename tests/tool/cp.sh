@@ -58,6 +58,10 @@ expect 1 "$tool" cp folder new
 says err 'is a directory'
 expect 1 "$tool" cp missing new
 says err 'missing: No such file'
+expect 1 "$tool" cp s3n://bucket/file dst2
+says err 's3n://bucket/file: URLs are not files here'
+expect 1 "$tool" cp src s3://bucket/file
+says err 'URLs are not files here'
 expect 1 "$tool" cp src no/such/dst
 says err 'no/such'
 mkfifo pipe

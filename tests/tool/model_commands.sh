@@ -107,6 +107,14 @@ expect 1 "$tool" model ls .
 says err 'the shard "two.safetensors" is not there'
 expect 1 "$tool" model ls nothing
 says err 'nothing: No such file or directory'
+expect 1 "$tool" model ls s3://bucket/model.safetensors
+says err 's3://bucket/model.safetensors: URLs are not files here'
+expect 1 "$tool" model ls s3://bucket/model.safetensors.index.json
+says err 'URLs are not files here'
+expect 1 "$tool" model cp whole.safetensors s3://bucket/model.safetensors
+says err 'URLs are not files here'
+expect 1 "$tool" model ls "$tool"
+says err "not a safetensors file: the header would be"
 rm want got help 2>/dev/null
 only away model.safetensors.index.json one.safetensors short.safetensors whole.safetensors
 finish
