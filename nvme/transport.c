@@ -2,6 +2,7 @@
 /* The transports there are, by name. */
 #include "transport_sim.h"
 #include "transports.h"
+#include "why.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,6 +21,8 @@ int pl_nvme_transport_open(const char *address, struct pl_nvme_transport **out)
 	for (unsigned int i = 0; table[i]; i++)
 		if (bytes && !strncmp(table[i]->name, address, bytes) && !table[i]->name[bytes])
 			return table[i]->open(colon + 1, out);
+	pl_nvme_why("no such form of address: write kmod:PCI or vfio:PCI (as kmod:0000:01:00.0), "
+		    "served:SOCKET or sim:");
 	return -EINVAL;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "mapping.h"
 #include "transports.h"
+#include "why.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -55,11 +56,15 @@ static int find_name(const char *pci, char *name, size_t bytes)
 
 	if ((size_t)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", pci) >= sizeof(path))
 		return -EINVAL;
-	if (access(path, F_OK))
+	if (access(path, F_OK)) {
+		pl_nvme_why("there is no such PCI device");
 		return -ENODEV;
+	}
 	if ((size_t)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/misc", pci) >=
 	    sizeof(path))
 		return -EINVAL;
+	/* What follows finds nothing if another driver has it. */
+	pl_nvme_why("not bound: the driver peerlane_nvme does not have it");
 	dir = opendir(path);
 	if (!dir)
 		return -ENODEV;
@@ -70,6 +75,8 @@ static int find_name(const char *pci, char *name, size_t bytes)
 			err = 0;
 		}
 	closedir(dir);
+	if (!err)
+		pl_nvme_why("%s", "");
 	return err;
 }
 
@@ -87,8 +94,10 @@ static int open_device(const char *address)
 	} else {
 		/* A PCI address, and no way to another directory. */
 		if (strspn(address, "0123456789abcdefABCDEF:.") != strlen(address) ||
-		    !strchr(address, ':') || strstr(address, ".."))
+		    !strchr(address, ':') || strstr(address, "..")) {
+			pl_nvme_why("neither a PCI address, as 0000:01:00.0, nor " DEVICE "0");
 			return -EINVAL;
+		}
 		err = find_name(address, name, sizeof(name));
 		if (err)
 			return err;

@@ -7,6 +7,7 @@
 #include "iova.h"
 #include "mapping.h"
 #include "transports.h"
+#include "why.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,16 +100,21 @@ static int open_group(struct vfio *v)
 	ssize_t got;
 
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", v->pci);
-	if (access(path, F_OK))
+	if (access(path, F_OK)) {
+		pl_nvme_why("there is no such PCI device");
 		return -ENODEV;
+	}
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/iommu_group", v->pci);
 	got = readlink(path, link, sizeof(link) - 1);
-	/* No IOMMU, so no way for vfio. */
-	if (got < 0)
+	if (got < 0) {
+		pl_nvme_why("it is not behind an IOMMU, which vfio needs");
 		return -ENODEV;
+	}
 	link[got] = 0;
 	snprintf(path, sizeof(path), "/dev/vfio/%.32s", strrchr(link, '/') + 1);
 	v->group = open(path, O_RDWR | O_CLOEXEC);
+	if (v->group < 0 && errno == ENOENT)
+		pl_nvme_why("not bound: the driver vfio-pci does not have it");
 	if (v->group < 0)
 		return errno == ENOENT ? -ENODEV : errno == EPERM ? -EACCES : -errno;
 	if (ioctl(v->group, VFIO_GROUP_GET_STATUS, &status))

@@ -4,15 +4,13 @@
 #include "commands.h"
 #include "host.h"
 #include "message.h"
+#include "nvme_address.h"
 #include "nvme_use.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
-
-#define NVME_CLASS "0x010802"
 
 struct bind_args {
 	const char *driver;
@@ -49,40 +47,6 @@ static const struct driver *find_driver(const char *word)
 		if (!strcmp(drivers[i].word, word))
 			return &drivers[i];
 	return NULL;
-}
-
-static bool is_pci(const char *text)
-{
-	static const char form[] = "hhhh:hh:hh.h";
-
-	if (strlen(text) != sizeof(form) - 1)
-		return false;
-	for (size_t i = 0; form[i]; i++)
-		if (form[i] == 'h' ? !isxdigit((unsigned char)text[i]) : text[i] != form[i])
-			return false;
-	return true;
-}
-
-/* The PCI address of a controller that is named by it, or as nvme0, nvme0n1 or peerlane-nvme0. */
-static bool find_pci(const char *device, char *pci, size_t size)
-{
-	unsigned int number;
-	char tail;
-
-	if (!strncmp(device, "/dev/", 5))
-		device += 5;
-	if (is_pci(device)) {
-		snprintf(pci, size, "%s", device);
-		for (char *c = pci; *c; c++)
-			*c = (char)tolower((unsigned char)*c);
-		return pl_host_exists("/sys/bus/pci/devices/%s", pci);
-	}
-	if (sscanf(device, "peerlane-nvme%u%c", &number, &tail) == 1)
-		return pl_host_link(pci, size, "/sys/class/misc/%s/device", device) && is_pci(pci);
-	/* "nvme0", and whatever follows as long as it is no digit: its disks and partitions. */
-	if (sscanf(device, "nvme%u", &number) != 1)
-		return false;
-	return pl_host_link(pci, size, "/sys/class/nvme/nvme%u/device", number) && is_pci(pci);
 }
 
 static int put(const char *value, const char *what, const char *path)
@@ -143,7 +107,7 @@ static bool possible(const char *pci, const struct driver *to)
 	char class[32];
 
 	if (!pl_host_line(class, sizeof(class), "/sys/bus/pci/devices/%s/class", pci) ||
-	    strcmp(class, NVME_CLASS) != 0) {
+	    strcmp(class, PL_NVME_CLASS) != 0) {
 		pl_message_error("%s is not an NVMe controller", pci);
 		return false;
 	}
@@ -188,8 +152,13 @@ static int change(const char *device, const struct driver *to)
 	char pci[64];
 	int err = -1;
 
-	if (!find_pci(device, pci, sizeof(pci))) {
-		pl_message_error("%s: no such NVMe controller", device);
+	if (!pl_nvme_address_find(device, pci, sizeof(pci))) {
+		pl_message_error(
+			"%s: %s", device,
+			pl_nvme_address_is_name(device)
+				? "no such NVMe controller; 'peerlane nvme list' shows those there "
+				  "are"
+				: "write a PCI address, as 0000:01:00.0, or a name, as nvme0");
 		return 1;
 	}
 	if (!possible(pci, to))

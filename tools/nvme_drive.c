@@ -3,32 +3,25 @@
 #include "nvme_drive.h"
 
 #include "message.h"
+#include "nvme_address.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
-
-/* What a user of the tool can do about it. */
-static const char *hint(const char *address, int err)
-{
-	switch (err) {
-	case -EINVAL:
-		if (!strncmp(address, "sim:", 4))
-			return "";
-		return "; write sim:KEY=VALUE,..., or an address that 'peerlane nvme list' tells";
-	case -ENODEV:
-		return strncmp(address, "served:", 7) != 0 ? "; see 'peerlane nvme list'" : "";
-	default:
-		return "";
-	}
-}
 
 int pl_drive_open_as(struct peerlane_nvme **out, const char *address,
 		     const struct peerlane_nvme_options *opt)
 {
 	int err = peerlane_nvme_open(out, address, opt);
+	char why[256];
 
-	if (err)
-		pl_message_error("%s: %s%s", address, peerlane_nvme_why(), hint(address, err));
+	if (!err)
+		return 0;
+	/* The tool knows more of drivers, and its own commands. */
+	if ((err != -EINVAL && err != -ENODEV) ||
+	    !pl_nvme_address_explain(address, why, sizeof(why)))
+		snprintf(why, sizeof(why), "%s", peerlane_nvme_why());
+	pl_message_error("%s: %s", address, why);
 	return err;
 }
 

@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "host.h"
 #include "message.h"
+#include "nvme_address.h"
 #include "report.h"
 
 #include <stdbool.h>
@@ -20,7 +21,6 @@ static const struct pl_option options[] = {
 };
 
 #define DEVICES "/sys/bus/pci/devices"
-#define NVME_CLASS "0x010802"
 
 struct list {
 	struct pl_report report;
@@ -88,7 +88,7 @@ static void add_device(void *arg, const char *pci)
 	char text[64];
 
 	if (!pl_host_line(text, sizeof(text), DEVICES "/%s/class", pci) ||
-	    strcmp(text, NVME_CLASS) != 0)
+	    strcmp(text, PL_NVME_CLASS) != 0)
 		return;
 	l->nr++;
 	pl_report_item(&l->report, "controllers", pci);

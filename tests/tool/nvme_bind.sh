@@ -57,7 +57,7 @@ refused nvme5 'nvme5n1 is part of md0'
 refused nvme6 'nvme6n1p1 is part of dm-0 (vg-data)'
 refused nvme8 'nvme8: no such NVMe controller'
 refused peerlane-nvme0 'no such NVMe controller'
-refused ../../etc 'no such NVMe controller'
+refused ../../etc 'write a PCI address, as 0000:01:00.0, or a name, as nvme0'
 refused 0000:09:00.0 'is not an NVMe controller'
 expect 1 "$tool" nvme bind --driver vfio nvme7
 says err "modprobe vfio-pci"
