@@ -149,7 +149,8 @@ static int make(struct list *l, struct pl_index *out)
 	int err;
 
 	if (!l->pairs || !l->nr)
-		return pl_fail(-EUCLEAN, "%s: no weight_map with tensors in it",
+		return pl_fail(-EUCLEAN,
+			       "%s: not the index of a model: no weight_map with tensors in it",
 			       pl_words_file(l->file).text);
 	qsort(l->pairs, l->nr, sizeof(*l->pairs), by_tensor);
 	for (size_t i = 1; i < l->nr; i++)

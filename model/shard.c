@@ -103,6 +103,9 @@ static int read_header(struct pl_shard *s)
 	char *text;
 	int err;
 
+	if (!s->bytes)
+		return pl_fail(-EUCLEAN, "%s: not a safetensors file: it is empty",
+			       pl_words_file(s->path).text);
 	if (s->bytes < sizeof(length))
 		return pl_fail(-EUCLEAN, "%s: not a safetensors file: it has only %llu bytes",
 			       pl_words_file(s->path).text, (unsigned long long)s->bytes);

@@ -242,8 +242,10 @@ static int connect_to(struct served *s, const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-	if (!*path || strlen(path) >= sizeof(address.sun_path))
+	if (!*path || strlen(path) >= sizeof(address.sun_path)) {
+		pl_nvme_why("the path of the socket is missing or too long");
 		return -EINVAL;
+	}
 	memcpy(address.sun_path, path, strlen(path));
 	s->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (s->sock < 0)

@@ -390,8 +390,12 @@ static int sim_unix_open(const char *address, struct pl_nvme_transport **out)
 	struct pl_simnvme_client *client;
 	int rc = pl_simnvme_connect(address, &client);
 
+	if (rc == -ENOENT || rc == -ECONNREFUSED) {
+		pl_nvme_why("nobody serves there");
+		return -ENODEV;
+	}
 	if (rc)
-		return rc == -ENOENT || rc == -ECONNREFUSED ? -ENODEV : rc;
+		return rc;
 	return use_client(client, out);
 }
 

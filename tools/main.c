@@ -47,10 +47,13 @@ static void help(FILE *out)
 	      out);
 }
 
+/* "model" once that command has been found: whose help has the names that are known. */
+static const char *known_by = "";
+
 static int unknown(const char *kind, const char *name)
 {
 	pl_message_error("unknown %s '%s'", kind, name);
-	fputs("Try 'peerlane --help'.\n", stderr);
+	fprintf(stderr, "Try 'peerlane %s%s--help'.\n", known_by, *known_by ? " " : "");
 	return PL_EXIT_USAGE;
 }
 
@@ -79,6 +82,7 @@ static int run(const struct pl_command *cmd, int argc, char **argv)
 	const struct pl_command *sub = cmd->subs && argc >= 2 ? find_sub(cmd, argv[1]) : NULL;
 
 	pl_message_name(cmd->name);
+	known_by = cmd->name;
 	if (sub)
 		return run(sub, argc - 1, argv + 1);
 	if (cmd->run)

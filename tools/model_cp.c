@@ -66,6 +66,18 @@ static const char **metadata_of(const struct pl_model_use *u, size_t *nr)
 	return pairs;
 }
 
+/* Some reasons begin with the path or its folder: it is not said twice. */
+static void say_reason(const char *path, const char *reason)
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) + 1 : strlen(path);
+
+	if (!strncmp(reason, path, len))
+		pl_message_error("%s", reason);
+	else
+		pl_message_error("%s: %s", path, reason);
+}
+
 static int save(struct pl_model_use *u, const struct cp_args *args, const char *path,
 		struct peerlane_model_stats *stats)
 {
@@ -100,7 +112,7 @@ static int save(struct pl_model_use *u, const struct cp_args *args, const char *
 	free(sources);
 	free(metadata);
 	if (err && err != -ECANCELED)
-		pl_message_error("%s: %s", path, pl_session_reason(err).text);
+		say_reason(path, pl_session_reason(err).text);
 	return err;
 }
 

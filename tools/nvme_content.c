@@ -2,6 +2,7 @@
 /* What is to be on a drive: the bytes of a file, or a pattern. */
 #include "nvme_content.h"
 
+#include "error.h"
 #include "message.h"
 #include "pattern.h"
 
@@ -44,8 +45,8 @@ static int open_file(struct pl_content *c)
 	if (err) {
 		pl_message_error("%s: %s", c->path,
 				 err == -ESPIPE	   ? "not a regular file"
-				 : err == -ENODATA ? "it is empty"
-						   : strerror(-err));
+				 : err == -ENODATA ? "is empty"
+						   : pl_error_open(c->path, -err));
 		return err;
 	}
 	c->file_bytes = (uint64_t)sb.st_size;

@@ -51,7 +51,7 @@ static int open_ns(struct pl_drive *d, uint32_t nsid)
 
 	if (err) {
 		pl_message_error("%s: namespace %u: %s", d->address, nsid,
-				 err == -ENXIO ? "there is none, or it is not active"
+				 err == -ENXIO ? "it does not exist, or is not active"
 				 : err == -EOPNOTSUPP
 					 ? "its format has metadata or an odd block size"
 					 : strerror(-err));
@@ -108,10 +108,10 @@ bool pl_drive_has(const struct pl_drive *d, uint64_t block, uint64_t nr)
 
 	if (block <= all && nr <= all - block)
 		return true;
-	pl_message_error("%s: namespace %u ends after block %llu: %llu blocks from %llu on are not "
-			 "there",
+	pl_message_error("%s: namespace %u ends after block %llu: it has no %llu block%s from %llu "
+			 "on",
 			 d->address, d->ns_info.nsid, (unsigned long long)all - 1,
-			 (unsigned long long)nr, (unsigned long long)block);
+			 (unsigned long long)nr, nr == 1 ? "" : "s", (unsigned long long)block);
 	return false;
 }
 

@@ -223,10 +223,10 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	if (pl_drive_open(&drive, argv[first], &want))
 		return 1;
 	err = show(&drive, &args);
-	if (err)
-		pl_message_error("%s: %s", drive.address,
-				 err == -ENXIO || err == -EINVAL ? "no such namespace"
-								 : strerror(-err));
+	if (args.nsid && (err == -ENXIO || err == -EINVAL))
+		pl_message_error("%s has no namespace %u", drive.address, args.nsid);
+	else if (err)
+		pl_message_error("%s: %s", drive.address, strerror(-err));
 	pl_drive_close(&drive);
 	return err ? 1 : 0;
 }

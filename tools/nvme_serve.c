@@ -116,7 +116,9 @@ static int serve(struct peerlane_nvme *nvme, const char *address, const struct s
 		pl_message_error("%s: %s", err == -EOPNOTSUPP ? address : a->socket,
 				 err == -EOPNOTSUPP ? "this transport cannot share a controller: "
 						      "kmod:, sim: and sim-unix: can"
-						    : strerror(-err));
+				 : err == -EADDRINUSE
+					 ? "somebody serves there, or a file is in the way"
+					 : strerror(-err));
 		close(failed);
 		return 1;
 	}

@@ -21,21 +21,28 @@ static bool has_arg(const struct pl_option *o)
 	return o->kind != PL_OPTION_FLAG && o->kind != PL_OPTION_UNFLAG;
 }
 
-static int out_of_range(const struct pl_option *o, const char *text)
+/* A bound, as the user would write it. */
+static struct pl_human bound(const struct pl_option *o, double value)
 {
-	if (o->max > 0)
-		pl_message_error("--%s: '%s' is not between %.15g and %.15g", o->name, text, o->min,
-				 o->max);
-	else
-		pl_message_error("--%s: '%s' is less than %.15g", o->name, text, o->min);
-	return -ERANGE;
+	struct pl_human h;
+
+	if (o->kind == PL_OPTION_SIZE || o->kind == PL_OPTION_SIZES)
+		return pl_human_short((uint64_t)value);
+	snprintf(h.text, sizeof(h.text), "%.15g", value);
+	return h;
 }
 
 static int check_range(const struct pl_option *o, const char *text, double value)
 {
-	if (value < o->min || (o->max > 0 && value > o->max))
-		return out_of_range(o, text);
-	return 0;
+	if (value >= o->min && (o->max <= 0 || value <= o->max))
+		return 0;
+	if (o->max > 0)
+		pl_message_error("--%s: '%s' is not between %s and %s", o->name, text,
+				 bound(o, o->min).text, bound(o, o->max).text);
+	else
+		pl_message_error("--%s: '%s' is less than %s", o->name, text,
+				 bound(o, o->min).text);
+	return -ERANGE;
 }
 
 static int parse_size(const struct pl_option *o, const char *text, uint64_t *out)
@@ -60,9 +67,11 @@ static int parse_count(const struct pl_option *o, const char *text, uint64_t *ou
 		pl_message_error("--%s: '%s' is not a number", o->name, text);
 		return -EINVAL;
 	}
-	if (errno || *out > UINT32_MAX)
-		return out_of_range(o, text);
-	return check_range(o, text, (double)*out);
+	if (o->max <= 0 && (errno || *out > UINT32_MAX)) {
+		pl_message_error("--%s: '%s' is too large", o->name, text);
+		return -ERANGE;
+	}
+	return check_range(o, text, errno ? (double)UINT64_MAX : (double)*out);
 }
 
 static int parse_decimal(const struct pl_option *o, const char *text, double *out)
@@ -170,6 +179,17 @@ static int check_nr_args(const struct pl_command *cmd, int argc, char **argv)
 	return -EINVAL;
 }
 
+/* Do several options begin like this one? */
+static bool is_ambiguous(const struct option *longs, const char *word)
+{
+	size_t len = strcspn(word, "=");
+	int nr = 0;
+
+	for (; len > 2 && longs->name; longs++)
+		nr += !strncmp(longs->name, word + 2, len - 2);
+	return nr > 1;
+}
+
 int pl_option_parse(const struct pl_command *cmd, int argc, char **argv, void *args, int *status)
 {
 	struct option longs[OPTIONS_MAX + 2] = { { "help", no_argument, NULL, 'h' } };
@@ -179,6 +199,8 @@ int pl_option_parse(const struct pl_command *cmd, int argc, char **argv, void *a
 	for (int i = 0; i < OPTIONS_MAX && o[i].name; i++) {
 		longs[i + 1].name = o[i].name;
 		longs[i + 1].has_arg = has_arg(&o[i]) ? required_argument : no_argument;
+		/* Of options that are alike in all this getopt would take the first. */
+		longs[i + 1].val = 256 + i;
 	}
 	opterr = 0;
 	optind = 0;
@@ -190,7 +212,9 @@ int pl_option_parse(const struct pl_command *cmd, int argc, char **argv, void *a
 		}
 		if (c == ':' || c == '?') {
 			pl_message_error(c == ':' ? "option '%s' needs an argument"
-						  : "unknown or ambiguous option '%s'",
+					 : is_ambiguous(longs, argv[optind - 1])
+						 ? "option '%s' is ambiguous: write more of it"
+						 : "unknown option '%s'",
 					 argv[optind - 1]);
 			*status = usage(cmd);
 			return -1;

@@ -309,6 +309,10 @@ static int run(const struct pl_command *self, int argc, char **argv)
 			return PL_EXIT_USAGE;
 		}
 	}
+	if (args.count && args.watch <= 0) {
+		pl_message_error("--count is for --watch");
+		return PL_EXIT_USAGE;
+	}
 	pl_stop_catch();
 	return watch(&args, (pid_t)pid);
 }

@@ -72,7 +72,7 @@ static const struct {
 } cases[] = {
 	{ "", -EUCLEAN, "i.json|JSON|object" },
 	{ "[]", -EUCLEAN, "i.json|JSON|object" },
-	{ "{}", -EUCLEAN, "i.json|no weight_map" },
+	{ "{}", -EUCLEAN, "i.json: not the index of a model: no weight_map" },
 	{ "{\"weight_map\":{}}", -EUCLEAN, "i.json|no weight_map" },
 	{ "{\"weight_map\":[]}", -EUCLEAN, "i.json|JSON" },
 	{ "{\"weight_map\":{\"a\":\"one\"}", -EUCLEAN, "i.json|JSON|comma or the end" },

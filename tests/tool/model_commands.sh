@@ -115,6 +115,9 @@ expect 1 "$tool" model cp whole.safetensors s3://bucket/model.safetensors
 says err 'URLs are not files here'
 expect 1 "$tool" model ls "$tool"
 says err "not a safetensors file: the header would be"
+# The name of the file is said once.
+expect 1 "$tool" model cp whole.safetensors "$dir/no/such"
+says err "peerlane model cp: $dir/no/: No such file or directory"
 rm want got help 2>/dev/null
 only away model.safetensors.index.json one.safetensors short.safetensors whole.safetensors
 finish

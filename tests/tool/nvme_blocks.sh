@@ -20,7 +20,21 @@ expect 0 "$tool" nvme identify --raw sim:serial=ABCDEFGH
 says out '|....ABCDEFGH'
 says out 00001000
 expect 1 "$tool" nvme identify --nsid 7 sim:
-says err 'no such namespace'
+says err 'sim: has no namespace 7'
+expect 1 "$tool" nvme read --nsid 7 sim:
+says err 'namespace 7: it does not exist, or is not active'
+expect 1 "$tool" nvme read --block 131072 sim:
+says err 'ends after block 131071: it has no 1 block from 131072 on'
+expect 1 "$tool" nvme identify served:
+says err 'the path of the socket is missing or too long'
+expect 1 "$tool" nvme identify "sim-unix:$dir/nowhere"
+says err 'nobody serves there'
+: >file
+expect 1 "$tool" nvme serve --socket file sim:
+says err 'file: somebody serves there, or a file is in the way'
+rm file
+expect 1 "$tool" nvme verify --input s3://bucket/file sim:
+says err 's3://bucket/file: URLs are not files here'
 expect 2 "$tool" nvme identify --raw --json sim:
 expect 1 "$tool" nvme identify sim:nonsense=1
 says err 'sim:nonsense=1'
@@ -85,7 +99,7 @@ expect 1 "$tool" nvme read --block 10239 --count 2 "$drive"
 expect 1 "$tool" nvme write "${yes[@]}" --input data --block 10000 "$drive"
 says err 'ends after block 10239'
 expect 1 "$tool" nvme read --nsid 2 "$drive"
-says err 'namespace 2: there is none'
+says err 'namespace 2: it does not exist'
 expect 1 "$tool" nvme write "${yes[@]}" --input nowhere "$drive"
 says err nowhere
 expect 1 "$tool" nvme write "${yes[@]}" --input . "$drive"

@@ -32,6 +32,7 @@ expect 2 "$tool" nvme
 says err 'missing'
 expect 2 "$tool" nvme frobnicate
 says err "'frobnicate'"
+says err "Try 'peerlane nvme --help'."
 expect 2 "$tool" help nvme frobnicate
 says err "'frobnicate'"
 for command in bind unbind list identify read write verify latency perf; do
@@ -95,6 +96,24 @@ expect 2 "$tool" bench --size 0 file
 expect 2 "$tool" bench --size 4K,,1M file
 expect 2 "$tool" bench --size 0x10 file
 expect 2 "$tool" bench --size 99999999999G file
+expect 2 "$tool" cp --chunk 9999T one two
+says err "--chunk: '9999T' is not between 4K and 1T"
+expect 2 "$tool" check --gpu 99999999999
+says err "--gpu: '99999999999' is too large"
+expect 2 "$tool" check --gpu 99999999999999999999999
+says err "is too large"
+expect 2 "$tool" nvme perf --depth 99999999999999999999999 sim:
+says err 'is not between 1 and 65535'
+expect 2 "$tool" stat --count 0
+says err "'0' is less than 1"
+expect 2 "$tool" stat --count 3
+says err '--count is for --watch'
+expect 2 "$tool" bench --s 4K file
+says err "option '--s' is ambiguous"
+expect 2 "$tool" bench --c file
+says err "option '--c' is ambiguous"
+expect 2 "$tool" check --nothing
+says err "unknown option '--nothing'"
 expect 2 "$tool" bench --threads 0 file
 expect 2 "$tool" bench --threads -1 file
 expect 2 "$tool" bench --threads 4,x file
