@@ -11,6 +11,9 @@ enum side {
 	SIDE_HOST, /* memory the CPU can touch */
 };
 
+/* Copies of plain memory up to this size do not wait until the data is where it goes. */
+#define STAGED_BYTES ((size_t)64 << 10)
+
 static int run_copy(struct fake_op *op, bool live)
 {
 	uint64_t done = 0;
@@ -82,13 +85,47 @@ static int copy(struct fake_context *ctx, struct fake_op *op, enum side dst, enu
 	return ctx->error;
 }
 
-int cuMemcpyHtoD_v2(uint64_t dst, const void *src, size_t bytes)
+/* Whether a synchronous call on memory at @addr may return before its work is done. */
+static bool may_lag(uint64_t addr)
+{
+	const struct fake_range *r = fake_range_find(addr);
+
+	return r && !r->sync && r->kind != FAKE_MANAGED && r->host != (char *)r->addr;
+}
+
+/* Like the driver it returns as soon as plain memory was taken. */
+static int copy_in(const char *symbol, uint64_t dst, const void *src, size_t bytes, void *stream)
 {
 	struct fake_op op = { .run = run_copy, .dst = dst, .src = (uintptr_t)src, .bytes = bytes };
 	struct fake_context *ctx;
+	int result = fake_begin(symbol, &ctx);
+
+	if (result)
+		return result;
+	op.lazy = may_lag(dst) && bytes <= STAGED_BYTES && !fake_range_find(op.src);
+	return fake_end(copy(ctx, &op, SIDE_GPU, SIDE_HOST, stream, !op.lazy));
+}
+
+int cuMemcpyHtoD_v2(uint64_t dst, const void *src, size_t bytes)
+{
+	return copy_in(__func__, dst, src, bytes, CU_STREAM_LEGACY);
+}
+
+int cuMemcpyHtoD_v2_ptds(uint64_t dst, const void *src, size_t bytes)
+{
+	return copy_in(__func__, dst, src, bytes, CU_STREAM_PER_THREAD);
+}
+
+int cuMemcpyDtoD_v2(uint64_t dst, uint64_t src, size_t bytes)
+{
+	struct fake_op op = { .run = run_copy, .dst = dst, .src = src, .bytes = bytes };
+	struct fake_context *ctx;
 	int result = fake_begin(__func__, &ctx);
 
-	return result ? result : fake_end(copy(ctx, &op, SIDE_GPU, SIDE_HOST, NULL, true));
+	if (result)
+		return result;
+	op.lazy = may_lag(dst);
+	return fake_end(copy(ctx, &op, SIDE_GPU, SIDE_GPU, CU_STREAM_LEGACY, !op.lazy));
 }
 
 int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes)
@@ -185,23 +222,43 @@ static int run_fill(struct fake_op *op, bool live)
 	return CU_OK;
 }
 
-static int fill(struct fake_context *ctx, const struct fake_op *op, void *stream)
+static int fill(struct fake_context *ctx, const struct fake_op *op, void *stream, bool wait)
 {
 	struct fake_stream *s = fake_stream_find(stream, ctx);
+	uint64_t ticket;
+	int result;
 
 	if (!fake_range_covers(op->dst, op->bytes))
 		return CU_INVALID_VALUE;
-	return s ? fake_queue(s, op, NULL) : CU_INVALID_HANDLE;
+	result = s ? fake_queue(s, op, &ticket) : CU_INVALID_HANDLE;
+	if (result || !wait)
+		return result;
+	fake_wait(NULL, s, ticket);
+	return ctx->error;
 }
 
-/* Like the driver it does not wait for the fill of device memory. */
-int cuMemsetD8_v2(uint64_t dst, unsigned char value, size_t bytes)
+/* Like the driver it does not wait for the fill of device memory, unless the memory asks for it. */
+static int fill_sync(const char *symbol, uint64_t dst, unsigned char value, size_t bytes,
+		     void *stream)
 {
 	struct fake_op op = { .run = run_fill, .dst = dst, .bytes = bytes, .value = value };
 	struct fake_context *ctx;
-	int result = fake_begin(__func__, &ctx);
+	int result = fake_begin(symbol, &ctx);
 
-	return result ? result : fake_end(fill(ctx, &op, NULL));
+	if (result)
+		return result;
+	op.lazy = may_lag(dst);
+	return fake_end(fill(ctx, &op, stream, !op.lazy));
+}
+
+int cuMemsetD8_v2(uint64_t dst, unsigned char value, size_t bytes)
+{
+	return fill_sync(__func__, dst, value, bytes, CU_STREAM_LEGACY);
+}
+
+int cuMemsetD8_v2_ptds(uint64_t dst, unsigned char value, size_t bytes)
+{
+	return fill_sync(__func__, dst, value, bytes, CU_STREAM_PER_THREAD);
 }
 
 int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t bytes, void *stream)
@@ -210,5 +267,5 @@ int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t bytes, void *strea
 	struct fake_context *ctx;
 	int result = fake_begin(__func__, &ctx);
 
-	return result ? result : fake_end(fill(ctx, &op, stream));
+	return result ? result : fake_end(fill(ctx, &op, stream, false));
 }

@@ -28,6 +28,8 @@ enum {
 	CU_NOT_REGISTERED = 713,
 	CU_NOT_PERMITTED = 800,
 	CU_NOT_SUPPORTED = 801,
+	CU_CAPTURE_INVALIDATED = 901,
+	CU_CAPTURE_IMPLICIT = 906,
 };
 
 enum {
@@ -121,6 +123,8 @@ int cuMemSetAccess(uint64_t addr, size_t bytes, const struct cu_access *list, si
 int cuMemGetAllocationGranularity(size_t *bytes, const struct cu_alloc_prop *prop, int option);
 
 int cuMemcpyHtoD_v2(uint64_t dst, const void *src, size_t bytes);
+int cuMemcpyHtoD_v2_ptds(uint64_t dst, const void *src, size_t bytes);
+int cuMemcpyDtoD_v2(uint64_t dst, uint64_t src, size_t bytes);
 int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes);
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stream);
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream);
@@ -128,6 +132,7 @@ int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, void *stream);
 int cuMemcpyBatchAsync_v2(uint64_t *dst, uint64_t *src, size_t *bytes, size_t nr,
 			  struct cu_copy_how *how, size_t *first, size_t nr_how, void *stream);
 int cuMemsetD8_v2(uint64_t dst, unsigned char value, size_t bytes);
+int cuMemsetD8_v2_ptds(uint64_t dst, unsigned char value, size_t bytes);
 int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t bytes, void *stream);
 
 int cuStreamCreate(void **stream, unsigned int flags);
@@ -135,6 +140,11 @@ int cuStreamCreateWithPriority(void **stream, unsigned int flags, int priority);
 int cuStreamDestroy_v2(void *stream);
 int cuStreamSynchronize(void *stream);
 int cuStreamQuery(void *stream);
+int cuStreamWaitEvent(void *stream, void *event, unsigned int flags);
+int cuStreamBeginCapture_v2(void *stream, int mode);
+int cuStreamEndCapture(void *stream, void **graph);
+int cuStreamIsCapturing(void *stream, int *status);
+int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuStreamGetCtx(void *stream, void **ctx);
 int cuStreamWriteValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned int flags);
 int cuStreamWaitValue32_v2(void *stream, uint64_t addr, uint32_t value, unsigned int flags);
@@ -202,10 +212,16 @@ unsigned int fake_cuda_strict(unsigned int flags);
 	X(cuMemSetAccess)                                                                          \
 	X(cuMemGetAllocationGranularity)                                                           \
 	X(cuMemcpyHtoD_v2)                                                                         \
+	X(cuMemcpyHtoD_v2_ptds)                                                                    \
+	X(cuMemcpyDtoD_v2)                                                                         \
 	X(cuMemcpyDtoH_v2)                                                                         \
+	X(cuMemsetD8_v2)                                                                           \
+	X(cuMemsetD8_v2_ptds)                                                                      \
 	X(cuMemsetD8Async)                                                                         \
 	X(cuStreamCreate)                                                                          \
 	X(cuStreamDestroy_v2)                                                                      \
+	X(cuStreamBeginCapture_v2)                                                                 \
+	X(cuStreamEndCapture)                                                                      \
 	X(cuStreamSynchronize)                                                                     \
 	X(cuLaunchHostFunc)                                                                        \
 	X(cuModuleLoadData)                                                                        \

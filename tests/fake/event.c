@@ -120,7 +120,43 @@ int cuEventQuery(void *event)
 		return fake_end(CU_INVALID_HANDLE);
 	if (e->ctx->error)
 		return fake_end(e->ctx->error);
+	fake_hurry(e->recorded);
 	return fake_end(e->passed < e->recorded ? CU_NOT_READY : CU_OK);
+}
+
+/* Until the record before the call is reached. The event may be destroyed meanwhile. */
+static int run_wait(struct fake_op *op, bool live)
+{
+	struct event *e = op->arg;
+
+	while (live && e->passed < op->src) {
+		fake_hurry(op->src);
+		pthread_cond_wait(&fake_progress, &fake_lock);
+	}
+	e->pending--;
+	put(e);
+	return CU_OK;
+}
+
+int cuStreamWaitEvent(void *stream, void *event, unsigned int flags)
+{
+	struct fake_op op = { .run = run_wait, .arg = event };
+	struct fake_context *ctx;
+	struct fake_stream *s;
+	struct event *e;
+	int result = fake_begin(__func__, &ctx);
+
+	if (result)
+		return result;
+	e = find(event);
+	s = fake_stream_find(stream, NULL);
+	if (!e || !s || flags)
+		return fake_end(flags ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
+	op.src = e->recorded;
+	result = fake_queue(s, &op, NULL);
+	if (!result)
+		e->pending++;
+	return fake_end(result);
 }
 
 /* The streams of the context are gone, so nothing is pending. */

@@ -64,8 +64,16 @@ struct fake_op {
 	bool dst_known, src_known; /* the driver knew this memory when the work was queued */
 	uint32_t value;
 	void *owned; /* freed with the work */
+	bool lazy;   /* of a call that did not wait for it: done late, unless somebody waits */
+	uint64_t due_ns;
 	void (*fn)(void *);
 	void *arg;
+};
+
+enum fake_capture {
+	FAKE_CAPTURE_NONE,
+	FAKE_CAPTURE_ACTIVE,
+	FAKE_CAPTURE_INVALID, /* by a call that is not allowed meanwhile */
 };
 
 struct fake_stream {
@@ -76,6 +84,9 @@ struct fake_stream {
 	struct fake_op *head, **tail;
 	pthread_cond_t wake;
 	bool closing;
+	bool blocking;	/* keeps order with the default stream */
+	uint64_t hurry; /* lazy work up to this ticket is waited for */
+	enum fake_capture capture;
 };
 
 extern pthread_mutex_t fake_lock;
@@ -137,8 +148,16 @@ struct fake_stream *fake_stream_find(void *handle, struct fake_context *ctx);
 int fake_queue(struct fake_stream *stream, const struct fake_op *work, uint64_t *ticket);
 /* Waits until all work up to @ticket of the streams of a context, or of one stream, is done. */
 void fake_wait(const struct fake_context *ctx, const struct fake_stream *stream, uint64_t ticket);
-/* Waits until the work queued so far that uses a piece of memory is done. */
-void fake_wait_memory(uint64_t addr, size_t bytes);
+/* Waits until the work queued so far that uses a piece of memory is done; with @lazy only work that
+ * its own call did not wait for. */
+void fake_wait_memory(uint64_t addr, size_t bytes, bool lazy);
+/* 0, or the error of using @stream: the default stream while a blocking one is being captured, which
+ * also ends that capture. */
+int fake_stream_usable(const struct fake_stream *stream);
+/* A blocking stream of the context that is being captured, or NULL. */
+struct fake_stream *fake_stream_captured(const struct fake_context *ctx);
+/* Somebody waits for the work with this ticket. */
+void fake_hurry(uint64_t ticket);
 uint64_t fake_last_ticket(void);
 unsigned int fake_streams_drop(struct fake_context *ctx);
 void fake_streams_report(struct fake_report *report);

@@ -256,7 +256,7 @@ static int release_at(struct fake_context *ctx, uint64_t addr, unsigned int kind
 	if (!r)
 		return CU_INVALID_VALUE;
 	fake_wait_alone(r->ctx ? r->ctx : ctx);
-	fake_wait_memory(addr, bytes);
+	fake_wait_memory(addr, bytes, false);
 	r = find_base(addr, kinds);
 	if (!r)
 		return CU_INVALID_VALUE;
@@ -421,6 +421,7 @@ static int attribute(const struct fake_range *r, uint64_t addr, int what, void *
 	}
 }
 
+/* Not for memory of pools and mappings. Waits for the synchronous calls before it. */
 int cuPointerSetAttribute(const void *value, int what, uint64_t addr)
 {
 	struct fake_range *r;
@@ -431,7 +432,10 @@ int cuPointerSetAttribute(const void *value, int what, uint64_t addr)
 	r = fake_range_find(addr);
 	if (!r || what != CU_PTR_SYNC_MEMOPS)
 		return fake_end(CU_INVALID_VALUE);
+	if (r->kind == FAKE_POOL || r->kind == FAKE_MAPPED)
+		return fake_end(CU_NOT_SUPPORTED);
 	r->sync = *(const unsigned int *)value;
+	fake_wait_memory(r->addr, r->bytes, true);
 	return fake_end(CU_OK);
 }
 

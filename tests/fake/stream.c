@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: MIT
 /*
  * Streams of the fake libcuda: a queue and a thread each. The default stream does not wait for
- * other streams.
+ * other streams. Work of a call that returned before it was done is done as late as possible:
+ * when somebody waits for it, or after a while.
  */
 #include "fake.h"
 
 #include <stdlib.h>
 #include <time.h>
 
+#define LAZY_NS 300000000u
+
 static struct fake_stream *streams;
 static uint64_t last_ticket;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 uint64_t fake_last_ticket(void)
 {
@@ -23,6 +34,18 @@ static void unlink_stream(struct fake_stream *s)
 	while (*at != s)
 		at = &(*at)->next;
 	*at = s->next;
+}
+
+/* Whether lazy work is left for later; if so, some of that time has passed. */
+static bool put_off(struct fake_stream *s, const struct fake_op *op)
+{
+	const struct timespec due = { .tv_sec = (time_t)(op->due_ns / 1000000000u),
+				      .tv_nsec = (long)(op->due_ns % 1000000000u) };
+
+	if (!op->lazy || s->closing || op->ticket <= s->hurry || now_ns() >= op->due_ns)
+		return false;
+	pthread_cond_timedwait(&s->wake, &fake_lock, &due);
+	return true;
 }
 
 /* Does the work of a stream until it is destroyed and nothing is left. */
@@ -39,6 +62,8 @@ static void *work(void *arg)
 			pthread_cond_wait(&s->wake, &fake_lock);
 			continue;
 		}
+		if (put_off(s, op))
+			continue;
 		result = s->ctx->error ? 0 : fake_injected("execute");
 		if (result)
 			s->ctx->error = result;
@@ -61,7 +86,7 @@ static void *work(void *arg)
 }
 
 /* Lock held. */
-static int create(struct fake_context *ctx, void *implicit, struct fake_stream **out)
+static int create(struct fake_context *ctx, void *implicit, bool blocking, struct fake_stream **out)
 {
 	struct fake_stream *s = calloc(1, sizeof(*s));
 	pthread_t thread;
@@ -70,6 +95,7 @@ static int create(struct fake_context *ctx, void *implicit, struct fake_stream *
 		return CU_OUT_OF_MEMORY;
 	s->ctx = ctx;
 	s->implicit = implicit;
+	s->blocking = blocking;
 	s->thread = pthread_self();
 	s->tail = &s->head;
 	pthread_cond_init(&s->wake, NULL);
@@ -107,7 +133,7 @@ struct fake_stream *fake_stream_find(void *handle, struct fake_context *ctx)
 		if (matches(s, handle, ctx))
 			return s;
 	if ((handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) &&
-	    !create(ctx, handle, &s))
+	    !create(ctx, handle, true, &s))
 		return s;
 	fake_violation("a stream that is not of the current context, or destroyed");
 	return NULL;
@@ -115,15 +141,17 @@ struct fake_stream *fake_stream_find(void *handle, struct fake_context *ctx)
 
 int fake_queue(struct fake_stream *stream, const struct fake_op *work_in, uint64_t *ticket)
 {
-	struct fake_op *op = malloc(sizeof(*op));
+	int result = fake_stream_usable(stream);
+	struct fake_op *op = result ? NULL : malloc(sizeof(*op));
 
 	if (!op) {
 		free(work_in->owned);
-		return CU_OUT_OF_MEMORY;
+		return result ? result : CU_OUT_OF_MEMORY;
 	}
 	*op = *work_in;
 	op->next = NULL;
 	op->ticket = ++last_ticket;
+	op->due_ns = op->lazy ? now_ns() + LAZY_NS : 0;
 	*stream->tail = op;
 	stream->tail = &op->next;
 	pthread_cond_signal(&stream->wake);
@@ -141,9 +169,37 @@ static bool busy(const struct fake_context *ctx, const struct fake_stream *strea
 	return false;
 }
 
+static void hurry(struct fake_stream *s, uint64_t ticket)
+{
+	if (s->hurry < ticket)
+		s->hurry = ticket;
+	pthread_cond_signal(&s->wake);
+}
+
+void fake_hurry(uint64_t ticket)
+{
+	for (struct fake_stream *s = streams; s; s = s->next)
+		for (const struct fake_op *op = s->head; op; op = op->next)
+			if (op->ticket == ticket)
+				hurry(s, ticket);
+}
+
+struct fake_stream *fake_stream_captured(const struct fake_context *ctx)
+{
+	struct fake_stream *s;
+
+	for (s = streams; s; s = s->next)
+		if (s->ctx == ctx && s->blocking && s->capture == FAKE_CAPTURE_ACTIVE)
+			break;
+	return s;
+}
+
 /* The stream may go away meanwhile; should another get its address, its tickets are higher. */
 void fake_wait(const struct fake_context *ctx, const struct fake_stream *stream, uint64_t ticket)
 {
+	for (struct fake_stream *s = streams; s; s = s->next)
+		if ((!stream || s == stream) && (!ctx || s->ctx == ctx))
+			hurry(s, ticket);
 	while (busy(ctx, stream, ticket))
 		pthread_cond_wait(&fake_progress, &fake_lock);
 }
@@ -171,20 +227,23 @@ static bool touches(const struct fake_op *op, uint64_t addr, size_t bytes)
 	       (op->src < addr + bytes && addr < op->src + op->bytes);
 }
 
-static bool memory_busy(uint64_t addr, size_t bytes, uint64_t ticket)
+static bool memory_busy(uint64_t addr, size_t bytes, uint64_t ticket, bool lazy)
 {
-	for (const struct fake_stream *s = streams; s; s = s->next)
+	for (struct fake_stream *s = streams; s; s = s->next)
 		for (const struct fake_op *op = s->head; op; op = op->next)
-			if (op->ticket <= ticket && touches(op, addr, bytes))
+			if (op->ticket <= ticket && touches(op, addr, bytes) &&
+			    (op->lazy || !lazy)) {
+				hurry(s, op->ticket);
 				return true;
+			}
 	return false;
 }
 
-void fake_wait_memory(uint64_t addr, size_t bytes)
+void fake_wait_memory(uint64_t addr, size_t bytes, bool lazy)
 {
 	uint64_t ticket = last_ticket;
 
-	while (memory_busy(addr, bytes, ticket))
+	while (memory_busy(addr, bytes, ticket, lazy))
 		pthread_cond_wait(&fake_progress, &fake_lock);
 }
 
@@ -233,11 +292,10 @@ int cuStreamCreate(void **stream, unsigned int flags)
 	struct fake_context *ctx;
 	int result = fake_begin(__func__, &ctx);
 
-	(void)flags;
 	if (result)
 		return result;
 	fake_wait_channel(ctx);
-	result = create(ctx, NULL, &s);
+	result = create(ctx, NULL, !(flags & CU_STREAM_NON_BLOCKING), &s);
 	if (!result)
 		*stream = s;
 	return fake_end(result);
@@ -249,12 +307,11 @@ int cuStreamCreateWithPriority(void **stream, unsigned int flags, int priority)
 	struct fake_context *ctx;
 	int result = fake_begin(__func__, &ctx);
 
-	(void)flags;
 	(void)priority;
 	if (result)
 		return result;
 	fake_wait_channel(ctx);
-	result = create(ctx, NULL, &s);
+	result = create(ctx, NULL, !(flags & CU_STREAM_NON_BLOCKING), &s);
 	if (!result)
 		*stream = s;
 	return fake_end(result);
@@ -285,8 +342,9 @@ int cuStreamSynchronize(void *stream)
 	if (result)
 		return result;
 	s = fake_stream_find(stream, ctx);
-	if (!s)
-		return fake_end(CU_INVALID_HANDLE);
+	result = s ? fake_stream_usable(s) : CU_INVALID_HANDLE;
+	if (result)
+		return fake_end(result);
 	fake_wait(ctx, s, last_ticket);
 	return fake_end(ctx->error);
 }
@@ -300,8 +358,10 @@ int cuStreamQuery(void *stream)
 	if (result)
 		return result;
 	s = fake_stream_find(stream, ctx);
-	if (!s)
-		return fake_end(CU_INVALID_HANDLE);
+	result = s ? fake_stream_usable(s) : CU_INVALID_HANDLE;
+	if (result)
+		return fake_end(result);
+	hurry(s, last_ticket);
 	return fake_end(s->head ? CU_NOT_READY : CU_OK);
 }
 

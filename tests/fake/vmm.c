@@ -209,7 +209,7 @@ int cuMemUnmap(uint64_t addr, size_t bytes)
 
 	if (result)
 		return result;
-	fake_wait_memory(addr, bytes);
+	fake_wait_memory(addr, bytes, false);
 	while (addr < end) {
 		struct fake_range *r = mapping(addr, end);
 		struct physical *p;
