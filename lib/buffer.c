@@ -87,6 +87,7 @@ static int cover(struct peerlane *ctx, struct pl_mem *mem, uintptr_t end)
 		    next.base != mem->base + mem->bytes || !next.bytes || next.host || mem->host)
 			return -EFAULT;
 		mem->bytes += next.bytes;
+		mem->lags |= next.lags;
 	}
 	return 0;
 }
@@ -139,6 +140,38 @@ int pl_buffer_resolve(struct peerlane *ctx, const void *addr, size_t bytes, stru
 		return 0;
 	}
 	return query(ctx, at, bytes, mem);
+}
+
+static bool lags(const struct peerlane *ctx, const struct pl_mem *mem)
+{
+	return mem->lags && !(ctx->opt.flags & PEERLANE_NO_WAIT_DEFAULT);
+}
+
+int pl_buffer_wait(struct peerlane *ctx, const struct pl_mem *mem)
+{
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+	int err;
+
+	if (!lags(ctx, mem) && !(ctx->opt.flags & PEERLANE_WAIT_DEFAULT))
+		return 0;
+	if (!mem->owner || !ops->wait_default)
+		return 0;
+	err = ops->wait_default(ctx->gpu, mem->owner, pl_deadline_ns(ctx));
+	if (err == -ETIMEDOUT)
+		return pl_fail(err, "the work on the default stream did not end in %u ms",
+			       ctx->opt.timeout_ms);
+	if (err)
+		return pl_fail_gpu(err, ops->result(), "waiting for the default stream: %s",
+				   ops->result_name(ctx->gpu, ops->result()));
+	return 0;
+}
+
+void pl_buffer_wait_in(struct peerlane *ctx, const struct pl_mem *mem, void *stream)
+{
+	const struct pl_gpu_ops *ops = ctx->gpu->ops;
+
+	if (lags(ctx, mem) && mem->owner && ops->stream_behind_default)
+		ops->stream_behind_default(ctx->gpu, stream, mem->owner);
 }
 
 /* The buffer with @addr in it that goes furthest, with a reference. */

@@ -39,6 +39,11 @@ void pl_buffers_fini(struct pl_buffers *b);
 int pl_buffer_resolve(struct peerlane *ctx, const void *addr, size_t bytes, struct pl_mem *mem,
 		      struct pl_buffer **buf);
 void pl_buffer_put(struct pl_buffer *buf);
+/* Before I/O on @mem: waits for the default streams where the program's synchronous calls on it lag,
+ * or where the context's flags ask for it. -ETIMEDOUT; -EREMOTEIO. */
+int pl_buffer_wait(struct peerlane *ctx, const struct pl_mem *mem);
+/* The same for I/O in the order of @stream, which is made to wait; only where calls lag. */
+void pl_buffer_wait_in(struct peerlane *ctx, const struct pl_mem *mem, void *stream);
 
 /* How drives may reach memory, see p2p.h; all NULL: they may not. */
 struct pl_p2p_way {

@@ -17,7 +17,7 @@
 #define KNOWN_FLAGS                                                                                \
 	(PEERLANE_NO_IO_URING | PEERLANE_NO_IN_PLACE | PEERLANE_NO_DIRECT | PEERLANE_NO_MAPPED |   \
 	 PEERLANE_SAVE_CPU | PEERLANE_NO_KERNELS | PEERLANE_NO_MAPPED_WRITE | PEERLANE_NO_AHEAD |  \
-	 PEERLANE_NO_P2P)
+	 PEERLANE_NO_P2P | PEERLANE_WAIT_DEFAULT | PEERLANE_NO_WAIT_DEFAULT)
 
 uint64_t pl_now_ns(void)
 {
@@ -66,6 +66,8 @@ static const struct {
 	{ "no-mapped-write", PEERLANE_NO_MAPPED_WRITE },
 	{ "no-ahead", PEERLANE_NO_AHEAD },
 	{ "no-p2p", PEERLANE_NO_P2P },
+	{ "wait-default", PEERLANE_WAIT_DEFAULT },
+	{ "no-wait-default", PEERLANE_NO_WAIT_DEFAULT },
 };
 
 static int flags_from_env(unsigned int *flags)

@@ -61,6 +61,10 @@ enum {
 #define PL_CU_EVENT_NO_TIMING 0x2u
 #define PL_CU_WAIT_GEQ 0x0u
 
+/* The two streams that are not objects. */
+#define PL_CUDA_LEGACY_STREAM ((void *)0x1)
+#define PL_CUDA_PER_THREAD_STREAM ((void *)0x2)
+
 /* How copies of a list are made; CUDA 13. */
 struct pl_cu_copy_how {
 	int order; /* of the accesses to the source: */
@@ -119,6 +123,9 @@ struct pl_cu_copy_how {
 	  (void *, pl_cu_ptr, uint32_t, unsigned int), 0)                                          \
 	X(stream_write_value, "cuStreamWriteValue32_v2",                                           \
 	  (void *, pl_cu_ptr, uint32_t, unsigned int), 0)                                          \
+	X(stream_wait_event, "cuStreamWaitEvent", (void *, void *, unsigned int), 0)               \
+	X(stream_capturing, "cuStreamIsCapturing", (void *, int *), 0)                             \
+	X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *), 0)                           \
 	X(stream_query, "cuStreamQuery", (void *), 1)                                              \
 	X(event_create, "cuEventCreate", (void **, unsigned int), 1)                               \
 	X(event_destroy, "cuEventDestroy_v2", (void *), 1)                                         \

@@ -29,6 +29,7 @@ struct pl_mem {
 	size_t bytes;	/* its length; 0: unknown (host memory) */
 	bool joins;	/* one buffer may go on in the mapping behind it (VMM) */
 	char *host;	/* where the CPU sees @base, NULL if it must not touch it */
+	bool lags;	/* synchronous calls of the driver on it may return before they are done */
 };
 
 /* One copy of a list. */
@@ -86,7 +87,9 @@ struct pl_gpu_ops {
 	const char *(*result_name)(struct pl_gpu *gpu, int result);
 
 	/* What @addr is. Memory no driver knows is PL_MEM_HOST, not an error; -EFAULT only for GPU
-	 * memory that was freed, where that can be told. */
+	 * memory that was freed, where that can be told. Before GPU memory is used for the first time
+	 * this makes the driver's synchronous calls on it wait for the GPU from now on, and waits for
+	 * those made before; where the memory refuses, it lags. */
 	int (*query)(struct pl_gpu *gpu, const void *addr, struct pl_mem *out);
 
 	/* Pinned memory, page aligned, usable by all GPUs. -ENOMEM. */
@@ -114,9 +117,11 @@ struct pl_gpu_ops {
 	 * caller may be waiting for them. @owner NULL: the caller's current context, if any. May
 	 * be NULL. */
 	void (*prepare)(struct pl_gpu *gpu, void *owner);
-	/* Other devices will reach the allocation at @addr: what the driver calls synchronous must
-	 * have ended when it returns, since nothing else orders them. May be NULL. */
-	void (*expose)(struct pl_gpu *gpu, void *owner, const void *addr);
+	/* Waits for the work that the default streams of @owner have when it is called, that of the
+	 * context and that of the calling thread. -ETIMEDOUT after @deadline. May be NULL. */
+	int (*wait_default)(struct pl_gpu *gpu, void *owner, uint64_t deadline);
+	/* Queue: @stream waits for the same. NULL where wait_default() is. */
+	int (*stream_behind_default)(struct pl_gpu *gpu, void *stream, void *owner);
 	/* Whether work that was queued before sees what other devices wrote, once the CPU knows
 	 * that they have. NULL: it may not. */
 	bool (*orders_devices)(struct pl_gpu *gpu, int ordinal);

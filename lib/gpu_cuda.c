@@ -118,19 +118,23 @@ static int cuda_query(struct pl_gpu *gpu, const void *addr, struct pl_mem *out)
 	static const int what[] = { PL_CU_PTR_CONTEXT,	   PL_CU_PTR_MEMORY_TYPE,
 				    PL_CU_PTR_IS_MANAGED,  PL_CU_PTR_DEVICE_ORDINAL,
 				    PL_CU_PTR_RANGE_START, PL_CU_PTR_RANGE_SIZE,
-				    PL_CU_PTR_POOL };
+				    PL_CU_PTR_POOL,	   PL_CU_PTR_SYNC_MEMOPS };
 	struct pl_cuda *c = pl_cuda_of(gpu);
 	void *context = NULL, *pool = NULL;
-	unsigned int type = 0, managed = 0;
+	unsigned int type = 0, managed = 0, sync = 0;
 	int ordinal = -1, err;
 	pl_cu_ptr start = 0;
 	size_t bytes = 0;
-	void *where[] = { &context, &type, &managed, &ordinal, &start, &bytes, &pool };
+	bool refused = false;
+	void *where[] = { &context, &type, &managed, &ordinal, &start, &bytes, &pool, &sync };
 
 	memset(out, 0, sizeof(*out));
 	out->gpu = -1;
-	/* Memory CUDA never saw: either an error or success with all zero. */
-	if (c->api.pointer_attributes(7, what, where, (pl_cu_ptr)(uintptr_t)addr) || !type)
+	/* Memory CUDA never saw: either an error or success with all zero. A driver that does not
+	 * answer the last question is asked without it. */
+	if ((c->api.pointer_attributes(8, what, where, (pl_cu_ptr)(uintptr_t)addr) &&
+	     c->api.pointer_attributes(7, what, where, (pl_cu_ptr)(uintptr_t)addr)) ||
+	    !type)
 		return 0;
 	out->base = (uintptr_t)start;
 	out->bytes = bytes;
@@ -147,6 +151,11 @@ static int cuda_query(struct pl_gpu *gpu, const void *addr, struct pl_mem *out)
 	err = pl_cuda_primary(c, out->gpu, &out->owner);
 	if (!err && context)
 		err = pl_cuda_owner_of(c, context, &out->owner);
+	if (!err && !sync)
+		out->lags = !pl_cuda_sync_calls(c, out->owner, addr,
+						context ? &refused
+						: pool	? &c->pool_lags
+							: &c->vmm_lags);
 	return err;
 }
 
@@ -302,6 +311,7 @@ static int cuda_info(struct pl_gpu *gpu, int ordinal, struct peerlane_gpu_info *
 static int cuda_alloc(struct pl_gpu *gpu, int ordinal, size_t bytes, void **out)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
+	bool refused = false;
 	pl_cu_ptr addr;
 	void *owner;
 	int err = pl_cuda_primary(c, ordinal, &owner);
@@ -313,9 +323,11 @@ static int cuda_alloc(struct pl_gpu *gpu, int ordinal, size_t bytes, void **out)
 		return err;
 	err = pl_cuda_check(c->api.mem_alloc(&addr, bytes));
 	pl_cuda_leave(c);
-	if (!err)
-		*out = (void *)(uintptr_t)addr;
-	return err;
+	if (err)
+		return err;
+	*out = (void *)(uintptr_t)addr;
+	pl_cuda_sync_calls(c, owner, *out, &refused);
+	return 0;
 }
 
 static int cuda_free(struct pl_gpu *gpu, void *addr)
@@ -363,19 +375,6 @@ static int copy_host(void *dst, const void *src, size_t bytes)
 	return got == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
-static void cuda_expose(struct pl_gpu *gpu, void *owner, const void *addr)
-{
-	const unsigned int yes = 1;
-	struct pl_cuda *c = pl_cuda_of(gpu);
-
-	/* Memory that cannot have it is used all the same: it matters only beside copies that the
-	 * program does not wait for. */
-	if (!c->api.pointer_set || pl_cuda_enter(c, owner))
-		return;
-	c->api.pointer_set(&yes, PL_CU_PTR_SYNC_MEMOPS, (pl_cu_ptr)(uintptr_t)addr);
-	pl_cuda_leave(c);
-}
-
 static bool cuda_orders_devices(struct pl_gpu *gpu, int ordinal)
 {
 	struct pl_cuda *c = pl_cuda_of(gpu);
@@ -408,6 +407,10 @@ static int cuda_copy_sync(struct pl_gpu *gpu, void *dst, const void *src, size_t
 	if (err)
 		return err;
 	err = sync_stream(c, ordinal, &stream);
+	if (!err && d.lags)
+		err = pl_cuda_stream_behind_default(gpu, stream, d.owner);
+	if (!err && s.lags)
+		err = pl_cuda_stream_behind_default(gpu, stream, s.owner);
 	if (!err)
 		err = pl_cuda_check_address(c->api.copy_any(
 			(pl_cu_ptr)(uintptr_t)dst, (pl_cu_ptr)(uintptr_t)src, bytes, stream));
@@ -438,7 +441,8 @@ const struct pl_gpu_ops pl_gpu_cuda = {
 	.mark_create = pl_cuda_mark_create,
 	.mark_destroy = pl_cuda_mark_destroy,
 	.prepare = pl_cuda_prepare,
-	.expose = cuda_expose,
+	.wait_default = pl_cuda_wait_default,
+	.stream_behind_default = pl_cuda_stream_behind_default,
 	.orders_devices = cuda_orders_devices,
 	.copy = cuda_copy,
 	.mark_done = pl_cuda_mark_done,

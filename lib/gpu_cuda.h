@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the CUDA back end share: gpu_cuda.c (devices, memory, copies),
- * gpu_cuda_pin.c (pinned host memory), gpu_cuda_stream.c (the caller's streams, kernels) and
+ * gpu_cuda_pin.c (pinned host memory), gpu_cuda_sync.c (calls of the program that lag),
+ * gpu_cuda_stream.c (the caller's streams, kernels) and
  * gpu_cuda_serve.c (streams served by a kernel).
  */
 #ifndef PL_GPU_CUDA_H
@@ -61,6 +62,8 @@ struct pl_cuda {
 	bool no_write; /* streams cannot write words; atomic */
 	bool held;     /* a stream of the caller was made to wait at least once; atomic */
 	bool served;   /* or served by a kernel; atomic */
+	/* SYNC_MEMOPS is not for memory of this kind; atomic: */
+	bool vmm_lags, pool_lags;
 };
 
 static inline struct pl_cuda *pl_cuda_of(struct pl_gpu *gpu)
@@ -120,6 +123,16 @@ int pl_cuda_io_register(struct pl_gpu *gpu, int ordinal, void *addr, size_t byte
 void pl_cuda_io_unregister(struct pl_gpu *gpu, int ordinal, void *addr);
 /* Frees the records of memory nobody gave back; no driver call is made. */
 void pl_cuda_chunks_forget(struct pl_cuda *c);
+
+/* gpu_cuda_sync.c */
+/*
+ * Sets SYNC_MEMOPS on the allocation at @addr: synchronous calls on it return when they are done.
+ * Waits for those made before. False where that cannot be; *@refused remembers it for all memory of
+ * the kind.
+ */
+bool pl_cuda_sync_calls(struct pl_cuda *c, void *owner, const void *addr, bool *refused);
+int pl_cuda_wait_default(struct pl_gpu *gpu, void *owner, uint64_t deadline);
+int pl_cuda_stream_behind_default(struct pl_gpu *gpu, void *stream, void *owner);
 
 /* gpu_cuda_mark.c: when copies have ended */
 int pl_cuda_mark_create(struct pl_gpu *gpu, struct pl_queue *q, struct pl_mark **out);

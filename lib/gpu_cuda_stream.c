@@ -8,10 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* CUDA's two streams that are not objects. */
-#define LEGACY_STREAM ((void *)0x1)
-#define PER_THREAD_STREAM ((void *)0x2)
-
 struct pl_cuda_module {
 	struct pl_cuda_module *next;
 	void *owner;
@@ -48,9 +44,9 @@ int pl_cuda_stream_key(struct pl_gpu *gpu, void *stream, uintptr_t key[2])
 	if (err)
 		return err;
 	pl_cuda_leave(c);
-	key[0] = stream == LEGACY_STREAM ? 0 : (uintptr_t)stream;
+	key[0] = stream == PL_CUDA_LEGACY_STREAM ? 0 : (uintptr_t)stream;
 	key[1] = (uintptr_t)owner;
-	if (stream == PER_THREAD_STREAM)
+	if (stream == PL_CUDA_PER_THREAD_STREAM)
 		key[0] |= (uintptr_t)gettid() << 8;
 	return 0;
 }

@@ -67,6 +67,12 @@ int pl_io_segment(struct peerlane *ctx, struct pl_seg *seg, enum peerlane_op dir
 
 	if (err)
 		return err;
+	err = op->in_stream ? 0 : pl_buffer_wait(ctx, &mem);
+	if (err) {
+		pl_buffer_put(*buf);
+		*buf = NULL;
+		return err;
+	}
 	fill_segment(ctx, seg, op, &mem, (void *)(uintptr_t)addr, bytes, offset);
 	seg->buf = *buf;
 	if (!op->no_p2p)
@@ -303,7 +309,8 @@ static ssize_t vectored(struct peerlane_file *file, enum peerlane_op dir, const 
 			    .asked = bytes,
 			    .bytes = bytes,
 			    .plain_write = flags & PEERLANE_DURABLE,
-			    .no_p2p = flags & PL_IO_NO_P2P };
+			    .no_p2p = flags & PL_IO_NO_P2P,
+			    .in_stream = flags & PL_IO_IN_STREAM };
 	unsigned int nr;
 	ssize_t n;
 	int err;

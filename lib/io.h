@@ -8,6 +8,8 @@
 
 /* With the flags of the public API, for those who must not pin memory or test a drive now. */
 #define PL_IO_NO_P2P (1u << 31)
+/* A request that a stream waits for: it must not wait for other streams in turn. */
+#define PL_IO_IN_STREAM (1u << 30)
 
 /* Checks offset and length. */
 int pl_io_range(size_t bytes, off_t offset);

@@ -231,9 +231,6 @@ static bool find_way(struct peerlane *ctx, const struct peerlane_file *file,
 		say_pin(a, err);
 		return false;
 	}
-	if (!a->pin->exposed && ctx->gpu->ops->expose)
-		ctx->gpu->ops->expose(ctx->gpu, mem->owner, (void *)a->pin->addr);
-	a->pin->exposed = true;
 	a->route = pl_p2p_route_get(ctx, file, a->pin, mem->gpu);
 	if (!a->route || !pl_p2p_route_open(a->route)) {
 		SAY(a, a->route ? a->route->fix : "", "%s",
@@ -325,8 +322,6 @@ int pl_p2p_pin_apart(struct peerlane *ctx, const struct pl_buffer *buf, struct p
 	err = pl_p2p_pin_make(&ctx->p2p, pin, 0);
 	if (err)
 		say_pin(&a, err);
-	else if (ctx->gpu->ops->expose)
-		ctx->gpu->ops->expose(ctx->gpu, buf->mem.owner, (void *)buf->addr);
 	return err;
 }
 

@@ -104,8 +104,7 @@ struct pl_p2p_pin {
 	uint32_t page_kind; /* PEERLANE_PAGES_* */
 	char *map;
 	size_t map_bytes, skip;
-	bool exposed; /* the back end knows */
-	bool dead;    /* revoked; atomic */
+	bool dead; /* revoked; atomic */
 };
 
 /* The pin of @mem, or of @buf where that is not NULL. A negative errno. Lock held. */

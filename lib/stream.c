@@ -85,6 +85,9 @@ static void prepare(struct peerlane *ctx, struct pl_stream *s, struct pl_stream_
 	if (!ctx->gpu->ops->serve_create)
 		return;
 	pl_span_get(ctx, r->addr, r->flags & PEERLANE_FIXED ? r->bytes_now : SIZE_MAX, &r->span);
+	/* A stream that cannot be made to wait refuses the request as well. */
+	if (!r->span.err)
+		pl_buffer_wait_in(ctx, &r->span.mem, stream);
 	bytes = bytes_to_copy(ctx, r);
 	prepare_p2p(ctx, r, bytes);
 	if (!ctx->gpu->no_kernels && get_serve(ctx, s, stream) &&

@@ -92,7 +92,8 @@ static ssize_t perform(struct pl_stream_request *r)
 		return 0;
 	iov = (struct iovec){ .iov_base = (char *)r->addr + what->shift, .iov_len = what->bytes };
 	if (!r->served)
-		return pl_io_vectored(r->file, r->op, &iov, 1, what->offset, flags, &r->p2p);
+		return pl_io_vectored(r->file, r->op, &iov, 1, what->offset,
+				      flags | PL_IO_IN_STREAM, &r->p2p);
 	if (!span.err && what->shift > span.room)
 		span.err = span.past;
 	span.addr += what->shift;

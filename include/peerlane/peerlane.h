@@ -39,7 +39,9 @@ struct peerlane_batch;
 #define PEERLANE_NO_KERNELS 0x20u /* never launch GPU kernels of our own for small copies */
 #define PEERLANE_NO_AHEAD 0x80u	  /* never read ahead of a sequence of reads, or of a stream */
 #define PEERLANE_NO_P2P 0x100u	  /* no transfers between drive and GPU by the kernel module */
-#define PEERLANE_NO_MAPPED_WRITE 0x40u /* never write a file through a mapping of it */
+#define PEERLANE_NO_MAPPED_WRITE 0x40u	/* never write a file through a mapping of it */
+#define PEERLANE_WAIT_DEFAULT 0x200u	/* wait for the work on CUDA's default streams before I/O */
+#define PEERLANE_NO_WAIT_DEFAULT 0x400u /* not even on memory that refuses SYNC_MEMOPS */
 
 /**
  * typedef peerlane_log_fn - receives one line of log text
@@ -54,7 +56,7 @@ typedef void (*peerlane_log_fn)(void *arg, int level, const char *text);
 /**
  * struct peerlane_options - how a context is opened; all zero means defaults
  * @size: sizeof(struct peerlane_options)
- * @flags: PEERLANE_NO_* bits
+ * @flags: PEERLANE_NO_*, PEERLANE_SAVE_CPU and PEERLANE_WAIT_DEFAULT bits
  * @backend: "auto" (or NULL): CUDA if it works, else the simulator; "cuda"; "sim"
  * @pool_bytes: most pinned host memory the context may hold (default 128 MiB, at least 1 MiB)
  * @slot_bytes: size of one staging slot (default 512 KiB; a power of two, 64 KiB to 16 MiB)
@@ -284,11 +286,12 @@ int peerlane_file_sync(struct peerlane_file *file);
  * @bytes: how many, any number
  * @offset: position in the file, any alignment
  *
- * When the call returns the data is in place for every later access, GPU or CPU. It is not
- * ordered with work queued on CUDA streams before the call: synchronise first, or use
- * peerlane_read_async(). Like pread(2): fewer bytes than asked for at the end of the file, 0 at
- * or after it, zeros for holes. After an error in the middle the count of bytes in place before
- * it is returned, and the error by the next call that meets it.
+ * When the call returns the data is in place for every later access, GPU or CPU. Synchronous
+ * CUDA calls made before it (cudaMemcpy(), cudaMemset()) have taken effect when it begins. Kernels
+ * and asynchronous copies may not have: synchronise first, use peerlane_read_async(), or open the
+ * context with PEERLANE_WAIT_DEFAULT. Like pread(2): fewer bytes than asked for at the end of the
+ * file, 0 at or after it, zeros for holes. After an error in the middle the count of bytes in place
+ * before it is returned, and the error by the next call that meets it.
  *
  * Context: any thread; blocks; the caller's current CUDA context is left as it was. EINTR is
  * never returned.

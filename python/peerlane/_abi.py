@@ -30,6 +30,8 @@ FLAGS = {
     "no-mapped-write": 0x40,
     "no-ahead": 0x80,
     "no-p2p": 0x100,
+    "wait-default": 0x200,
+    "no-wait-default": 0x400,
 }
 
 

@@ -138,6 +138,29 @@ static void test_query_host(void **state)
 	assert_int_equal(mem.kind, PL_MEM_HOST);
 }
 
+/* SYNC_MEMOPS is refused once, or by a driver that does not know it: nothing else suffers. */
+static void test_query_refused(void **state)
+{
+	struct pl_mem mem;
+	uint64_t addr;
+	void *ctx;
+
+	(void)state;
+	assert_int_equal(cu.cuCtxCreate_v2(&ctx, 0, 0), 0);
+	assert_int_equal(cu.cuMemAlloc_v2(&addr, 5000), 0);
+	inject("cuPointerSetAttribute:0:801:1");
+	assert_int_equal(ops->query(gpu, (void *)(uintptr_t)addr, &mem), 0);
+	assert_int_equal(mem.kind, PL_MEM_DEVICE);
+	assert_true(mem.lags);
+	inject("cuPointerGetAttributes:0:1:1");
+	assert_int_equal(ops->query(gpu, (void *)(uintptr_t)addr, &mem), 0);
+	assert_int_equal(mem.kind, PL_MEM_DEVICE);
+	assert_true(mem.bytes == 5000);
+	assert_false(mem.lags);
+	assert_int_equal(cu.cuMemFree_v2(addr), 0);
+	assert_int_equal(cu.cuCtxDestroy_v2(ctx), 0);
+}
+
 /* Memory of a context the program made, of a pool, and managed memory. */
 static void test_query_other_owners(void **state)
 {
@@ -155,15 +178,18 @@ static void test_query_other_owners(void **state)
 	assert_int_equal(ops->query(gpu, (void *)(uintptr_t)own, &mem), 0);
 	assert_int_equal(mem.kind, PL_MEM_DEVICE);
 	assert_int_equal(mem.gpu, 1);
+	assert_false(mem.lags);
 	owner = mem.owner;
 	assert_non_null(owner);
 	assert_int_equal(ops->query(gpu, (void *)(uintptr_t)pool, &mem), 0);
+	assert_true(mem.lags);
 	assert_int_equal(mem.kind, PL_MEM_DEVICE);
 	assert_int_equal(mem.gpu, 1);
 	assert_non_null(mem.owner);
 	assert_ptr_not_equal(mem.owner, owner);
 	assert_int_equal(ops->query(gpu, (void *)(uintptr_t)managed, &mem), 0);
 	assert_int_equal(mem.kind, PL_MEM_MANAGED);
+	assert_false(mem.lags);
 	assert_ptr_equal(mem.owner, owner);
 	assert_true(mem.bytes == 5000);
 
@@ -434,6 +460,7 @@ int main(void)
 		TEST(devices),
 		TEST(query_device),
 		TEST(query_host),
+		TEST(query_refused),
 		TEST(query_other_owners),
 		TEST(alloc_errors),
 		TEST(copy_sync),
