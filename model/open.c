@@ -7,7 +7,10 @@
 #include "table.h"
 #include "words.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,33 +158,66 @@ static int open_index(struct peerlane_model *m, const char *path)
 	return err;
 }
 
-static int open_in_folder(struct peerlane_model *m, const char *path)
-{
-	char *name;
-	int err;
-
-	if (asprintf(&name, "%s/model.safetensors.index.json", path) < 0)
-		return pl_fail(-ENOMEM, "no memory for a path");
-	if (!access(name, F_OK)) {
-		err = open_index(m, name);
-	} else {
-		name[strlen(name) - strlen(".index.json")] = '\0';
-		err = open_single(m, name);
-		if (err == -ENOENT)
-			pl_fail(err,
-				"%.120s has neither model.safetensors.index.json nor "
-				"model.safetensors in it",
-				path);
-	}
-	free(name);
-	return err;
-}
-
 static bool ends_in(const char *text, const char *end)
 {
 	size_t n = strlen(text), k = strlen(end);
 
 	return n >= k && !strcmp(text + n - k, end);
+}
+
+#define INDEX ".safetensors.index.json"
+#define SINGLE ".safetensors"
+
+/* Entries of a folder that end so, and the name of one; hidden ones are somebody's temporary files. */
+static size_t count_entries(DIR *dir, const char *end, char *name, size_t size)
+{
+	const struct dirent *e;
+	size_t nr = 0;
+
+	rewinddir(dir);
+	while ((e = readdir(dir)))
+		if (e->d_name[0] != '.' && ends_in(e->d_name, end) && !nr++)
+			snprintf(name, size, "%s", e->d_name);
+	return nr;
+}
+
+/* The model of a folder: that with the usual name, else the only one. */
+static int find_in_folder(const char *path, char *name, size_t size)
+{
+	static const char *const ends[] = { INDEX, SINGLE };
+	DIR *dir = opendir(path);
+	size_t nr = 0;
+
+	if (!dir)
+		return pl_fail(-errno, "%.150s: %s", path, strerror(errno));
+	for (int i = 0; i < 2 && !nr; i++) {
+		snprintf(name, size, "model%s", ends[i]);
+		nr = !faccessat(dirfd(dir), name, F_OK, 0);
+	}
+	for (int i = 0; i < 2 && !nr; i++)
+		nr = count_entries(dir, ends[i], name, size);
+	closedir(dir);
+	if (!nr)
+		return pl_fail(-ENOENT, "%.150s: no safetensors file in this folder", path);
+	if (nr > 1)
+		return pl_fail(-EINVAL, "%.120s: %zu %s; name one of them", path, nr,
+			       ends_in(name, INDEX) ? "index files"
+						    : "safetensors files and no index");
+	return 0;
+}
+
+static int open_in_folder(struct peerlane_model *m, const char *path)
+{
+	char name[NAME_MAX + 1], *full;
+	int err = find_in_folder(path, name, sizeof(name));
+
+	if (err)
+		return err;
+	if (asprintf(&full, "%s/%s", path, name) < 0)
+		return pl_fail(-ENOMEM, "no memory for a path");
+	err = ends_in(name, INDEX) ? open_index(m, full) : open_single(m, full);
+	free(full);
+	return err;
 }
 
 int peerlane_model_open(struct peerlane *ctx, const char *path, struct peerlane_model **out)

@@ -161,7 +161,8 @@ struct peerlane_model_file {
  * peerlane_model_open() - open a model and check all of its headers
  * @ctx: context; it must stay open until the model is closed
  * @path: a safetensors file; an index file (its name ends in ".json") beside its shards; or a
- *        folder with model.safetensors.index.json or model.safetensors in it
+ *        folder with model.safetensors.index.json or model.safetensors in it, or with only one
+ *        *.safetensors.index.json or *.safetensors
  * @out: receives the model
  *
  * Refused: headers over 100 000 000 bytes, JSON that is malformed or has a name twice, unknown
@@ -173,7 +174,7 @@ struct peerlane_model_file {
  * Context: any thread. Several threads may use the model at once. Reads headers only.
  *
  * Return: 0; -EUCLEAN something is malformed; -ENOENT the file or a shard is not there; -EINVAL
- * NULL, or a path that is not a regular file; -ENOMEM; an errno of open(2) or pread(2).
+ * NULL, a path that is not a regular file, or a folder with several models; -ENOMEM; an errno of open(2) or pread(2).
  * peerlane_error() has the words.
  */
 int peerlane_model_open(struct peerlane *ctx, const char *path, struct peerlane_model **out);

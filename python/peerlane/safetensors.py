@@ -26,8 +26,9 @@ class safe_open:  # its name in safetensors
     """Opens a model and gives its tensors as asked.
 
     @filename: a safetensors file, an index file (*.json) beside its shards, or a folder with
-    model.safetensors.index.json or model.safetensors in it. @framework: "pt", "np" or "dlpack";
-    None: see the module. @device: "cpu", "cuda", "cuda:1", a number, or a torch.device.
+    model.safetensors.index.json or model.safetensors in it, or with one such file of another name.
+    @framework: "pt", "np" or "dlpack"; None: see the module. @device: "cpu", "cuda", "cuda:1", a
+    number, or a torch.device.
     """
 
     def __init__(

@@ -65,6 +65,40 @@ static void shards(void **state)
 	sim_close(ctx, NULL, NULL);
 }
 
+static void make_folder(const char *name)
+{
+	assert_int_equal(mkdir(sim_path(name), 0700), 0);
+}
+
+/* Without the usual names the only model of a folder is taken, and an index before its shards. */
+static void other_names(void **state)
+{
+	struct peerlane_model *m;
+
+	(void)state;
+	ctx = sim_open(0);
+	make_folder("own");
+	mf_file("own/diffusion.safetensors", "{\"alone\":" A "}", 100, 1);
+	/* Neither hidden files nor others count. */
+	mf_file("own/.temp.safetensors", "{}", 0, 1);
+	mf_file("own/diffusion.safetensors.bak", "{}", 0, 1);
+	m = mf_open(ctx, sim_path("own"));
+	mf_get(m, "alone");
+	peerlane_model_close(m);
+	mf_file("own/more.safetensors", "{\"more\":" A "}", 100, 1);
+	mf_refused(ctx, sim_path("own"), -EINVAL, "own|2 safetensors files and no index; name one");
+	index_file("own/x.safetensors.index.json",
+		   "{\"weight_map\":{\"alone\":\"diffusion.safetensors\","
+		   "\"more\":\"more.safetensors\"}}");
+	m = mf_open(ctx, sim_path("own"));
+	mf_get(m, "alone");
+	mf_get(m, "more");
+	peerlane_model_close(m);
+	index_file("own/y.safetensors.index.json", "{}");
+	mf_refused(ctx, sim_path("own"), -EINVAL, "own|2 index files; name one of them");
+	sim_close(ctx, NULL, NULL);
+}
+
 static const struct {
 	const char *text;
 	int err;
@@ -116,6 +150,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(shards),
+		sim_test(other_names),
 		sim_test(corpus),
 	};
 

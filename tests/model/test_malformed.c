@@ -249,7 +249,7 @@ static void not_files(void **state)
 	mf_refused(ctx, path, -EINVAL, "pipe|not a regular file");
 	path = sim_path("folder");
 	assert_int_equal(mkdir(path, 0700), 0);
-	mf_refused(ctx, path, -ENOENT, "model.safetensors.index.json");
+	mf_refused(ctx, path, -ENOENT, "folder|no safetensors file");
 	sim_close(ctx, NULL, NULL);
 }
 
