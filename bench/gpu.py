@@ -231,7 +231,7 @@ def measure(bench, row, limits, raw):
     ours = bench.ours(row)
     gbps = ours and ours["gb_per_s"]
     peer_rate = rate_of(row, peer)
-    our_rate = ours and (ours["ops_per_s"] if row.size < MIB else gbps)
+    our_rate = ours and (ours["iops"] if row.size < MIB else gbps)
     limit = limits.get(row.op)
     of = {
         "limit": ratio(gbps, limit),
@@ -245,7 +245,7 @@ def measure(bench, row, limits, raw):
                                                                  "libcufile's speed")) if w)
     if row.peer and limit and peer and peer["gbps"] * row.peer > limit:
         asked += f" ({peer['gbps'] * row.peer:.1f} GB/s: more than the bus carries)"
-    print(f"{row.op:6}{row.text:32}{show(gbps):>7} {show(ours and ours['ops_per_s'], '{:.0f}'):>9}"
+    print(f"{row.op:6}{row.text:32}{show(gbps):>7} {show(ours and ours['iops'], '{:.0f}'):>9}"
           f" {show(ours and ours['p50_us'], '{:.1f}'):>10} {show(ours and ours['cpu_s_per_gb'], '{:.3f}'):>7}"
           f" {show(peer and peer['gbps']):>7} {show(of['limit']):>6} {show(of['peer']):>6}"
           f" {show(of['raw']):>6}  {ours['path'] if ours else '-':9}{verdict(wishes):8} {asked}", flush=True)

@@ -112,7 +112,7 @@ def verdicts(step, peak, data):
     if step.gbps:
         asked.append((peak.get("gb_per_s", 0) >= step.gbps, f"{step.gbps} GB/s"))
     if step.threads:
-        asked.append((0 < data.get("threads_for_0.9", 0) <= step.threads,
+        asked.append((0 < data.get("threads_for_90_percent", 0) <= step.threads,
                       f"0.9 of the peak with {step.threads} threads"))
     return ", ".join(f"{text}: {'met' if met else 'NOT met'}" for met, text in asked)
 
@@ -123,10 +123,11 @@ def show(step, data, on_cpu):
     limit = max(row.get("limit_iops", 0) for row in data["rows"])
     gbps = f"{peak['gb_per_s']:.2f}" if "gb_per_s" in peak else "-"
     copied = f"{peak['copied_iops'] / 1e6:.2f}" if "copied_iops" in peak else "-"
+    share = f"{data['of_limit']:.3f}" if "of_limit" in data else "-"
     latency = f"{data['latency_us']:.1f}" if "latency_us" in data else "-"
     print(f"{step.text:36}{peak['iops'] / 1e6:10.2f} {data['unit']:8}{gbps:>9}{limit / 1e6:10.2f}"
-          f"{data.get('of_limit', 0):9.3f}{copied:>10}{peak['threads']:9}"
-          f"{data.get('threads_for_0.9', '-'):>8}{data['registers']:6}{latency:>9}{data['took_s']:8.1f}"
+          f"{share:>9}{copied:>10}{peak['threads']:9}"
+          f"{data.get('threads_for_90_percent', '-'):>8}{data['registers']:6}{latency:>9}{data['took_s']:8.1f}"
           f"  {'' if on_cpu else verdicts(step, peak, data)}", flush=True)
     if "spread_limit_iops" in peak:
         print(f"{'':36}{peak['spread_limit_iops'] / 1e6:10.2f} M: the limit with as many buffers as slots")

@@ -103,9 +103,10 @@ def rows(name, path, repeat):
             whole = r["open_seconds"] + r["alloc_seconds"] + r["seconds"]
             found.append({"model": name, "cache": cache, "memory": "tensor" if options else "file",
                           "backend": r["backend"], "bytes": r["bytes"], "seconds": r["seconds"],
-                          "whole_seconds": whole, "gbps": r["gbps"], "limit_gbps": r["limit_gbps"],
+                          "whole_seconds": whole, "gb_per_s": r["gb_per_s"],
+                          "limit_gb_per_s": r["limit"].get("gb_per_s"),
                           "path": r["path"], "requests": r["requests"],
-                          "host_bytes": r["host_bytes"], "passes": r["passes"],
+                          "host_bytes": r["host_bytes"], "passes_gb_per_s": r["passes_gb_per_s"],
                           "safetensors_seconds": theirs,
                           "against_safetensors": theirs / whole if theirs else None})
     assert size > found[0]["bytes"]
@@ -142,9 +143,10 @@ def main():
     print(f"{'model':7}{'cache':8}{'memory':8}{'GB/s':>7}{'limit':>7}{'ratio':>7}{'seconds':>9}"
           f"{'requests':>10}{'path':>10}{'MiB':>7}{'x safetensors':>15}")
     for r in found:
-        limit, against = r["limit_gbps"], r["against_safetensors"]
-        print(f"{r['model']:7}{r['cache']:8}{r['memory']:8}{r['gbps']:7.2f}{limit or 0:7.2f}"
-              f"{r['gbps'] / limit if limit else 0:7.2f}{r['whole_seconds']:9.3f}{r['requests']:10}"
+        limit, against = r["limit_gb_per_s"], r["against_safetensors"]
+        print(f"{r['model']:7}{r['cache']:8}{r['memory']:8}{r['gb_per_s']:7.2f}"
+              + (f"{limit:7.2f}{r['gb_per_s'] / limit:7.2f}" if limit else f"{'-':>7}{'-':>7}")
+              + f"{r['whole_seconds']:9.3f}{r['requests']:10}"
               f"{r['path']:>10}{(r['host_bytes'] - base) // MIB:7}"
               + (f"{against:15.1f}" if against else f"{'not measured':>15}"))
     if args.json:

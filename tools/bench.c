@@ -59,8 +59,9 @@ static const struct pl_option options[] = {
 	{ "force", PL_OPTION_FLAG, AT(force), NULL, "Overwrite FILE even if bench did not make it.",
 	  0, 0 },
 	{ "peer", PL_OPTION_FLAG, AT(peer), NULL,
-	  "Also measure plain pread or pwrite with host memory, as many threads and the same "
-	  "calls.",
+	  "Also measure plain pread or pwrite with host memory, without the GPU: as many threads "
+	  "and "
+	  "the same calls.",
 	  0, 0 },
 	{ "limit", PL_OPTION_DECIMAL, AT(limit), "GBPS",
 	  "Compare with this many GB/s instead of a measured limit.", 0.001, 1e6 },
@@ -71,7 +72,10 @@ static const struct pl_option options[] = {
 	  "Most pinned host memory the library may use (default 128M).", 0, 0x1p40 },
 	{ "json", PL_OPTION_FLAG, AT(json), NULL, "Print the results as JSON.", 0, 0 },
 	{ "plot", PL_OPTION_TEXT, AT(plot), "FILE.svg",
-	  "Draw GB/s against call size, a line for each number of threads, and the limit.", 0, 0 },
+	  "Draw GB/s against call size: a line for each number of threads, the limit where there "
+	  "is "
+	  "one, and with --peer plain calls.",
+	  0, 0 },
 	{ 0 },
 };
 
@@ -89,27 +93,11 @@ struct bench {
 
 static void find_limit(struct bench *b)
 {
-	struct pl_series *s = &b->series;
-	enum peerlane_op dir = b->write ? PEERLANE_WRITE : PEERLANE_READ;
-	int err;
-
-	if (b->args->limit > 0) {
-		s->limit = b->args->limit * 1e9;
-		snprintf(s->limit_source, sizeof(s->limit_source), "as given");
-		return;
-	}
-	err = peerlane_gpu_copy_limit(b->session.ctx, b->session.gpu, dir, &s->limit);
-	if (err) {
-		s->limit = 0;
-		snprintf(s->limit_source, sizeof(s->limit_source), "%s",
-			 pl_session_reason(err).text);
-	} else if (!strcmp(s->backend, "sim")) {
-		snprintf(s->limit_source, sizeof(s->limit_source),
-			 "memory copy of the simulator, measured now");
-	} else {
-		snprintf(s->limit_source, sizeof(s->limit_source), "pinned copy %s, measured now",
-			 b->write ? "GPU to host" : "host to GPU");
-	}
+	if (b->args->limit > 0)
+		pl_limit_given(&b->series.limit, b->args->limit);
+	else
+		pl_limit_measure(&b->series.limit, &b->session,
+				 b->write ? PEERLANE_WRITE : PEERLANE_READ);
 }
 
 static void find_fs(struct bench *b)
@@ -422,13 +410,12 @@ const struct pl_command pl_command_bench = {
 	.name = "bench",
 	.summary = "Measure reads and writes between a file and GPU memory.",
 	.args = "[options] FILE | gpu WHAT",
-	.detail =
-		"Measures how fast calls move data between FILE and GPU memory, and prints it "
-		"beside the limit: what copies between pinned host memory and the GPU reach, "
-		"measured in the same run. Sizes are written 4096, 4K, 1.5G, 2MiB (units of "
-		"1024) or 10MB (of 1000); GB/s are of 1000000000 bytes. A file that bench did "
-		"not make is never overwritten without --force. 'peerlane help bench gpu' tells of "
-		"I/O that kernels start themselves.",
+	.detail = "Measures how fast calls move data between FILE and GPU memory, and prints it "
+		  "beside the limit: what copies between pinned host memory and the GPU reach, "
+		  "measured in the same run. A simulated GPU has no limit. Sizes are written 4096, "
+		  "4K, 1.5G, 2MiB (units of "
+		  "1024) or 10MB (of 1000); GB/s are of 1000000000 bytes. A file that bench did "
+		  "not make is never overwritten without --force.",
 	.exits = "0  measured, and verified if that was asked for\n"
 		 "1  an error, wrong data, or a file that must not be overwritten\n"
 		 "2  the options are wrong\n"

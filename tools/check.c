@@ -155,7 +155,7 @@ static void report_direction(struct pl_report *r, struct peerlane_file *file, en
 			 len ? ", " : "", name);
 		return;
 	}
-	pl_report_text(r, "chosen", "path", "%s", peerlane_path_name(ex.chosen));
+	pl_report_text(r, "path", "path", "%s", peerlane_path_name(ex.chosen));
 	pl_report_text(r, "io_engine", "file I/O", "%s%s%s", ex.io_engine,
 		       ex.io_reason[0] ? ", because " : "", ex.io_reason);
 	pl_report_text(r, "memory", NULL, "%s", ex.memory);
@@ -224,7 +224,7 @@ static int report_nvme(struct pl_report *r, struct pl_session *s, const char *pa
 		return -1;
 	}
 	pl_report_section(r, "file", "File");
-	pl_report_text(r, "path", "path", "%s", path);
+	pl_report_text(r, "file_name", "path", "%s", path);
 	pl_report_text(r, "fs", "driver", "%s, of this library", ex.fs);
 	pl_report_text(r, "device", "serial/nsid", "%s", ex.device);
 	pl_report_value(r, "block_bytes", json_object_new_int64(ex.dio_align), "block size", "%u",

@@ -86,7 +86,7 @@ void pl_cufile_report(struct pl_report *r)
 	pl_report_section(r, "cufile", "libcufile.so.0");
 	for (int i = 0; i < PL_CF_NR; i++)
 		pl_report_width(r, strlen(name_of((enum pl_cf_id)i)));
-	pl_report_text(r, "file", "file", "%s", c.file[0] ? c.file : "none");
+	pl_report_text(r, "file_name", "file", "%s", c.file[0] ? c.file : "none");
 	report_warnings(r, &c);
 	for (int i = 0; i < PL_CF_NR; i++)
 		report_setting(r, &c, (enum pl_cf_id)i, list);

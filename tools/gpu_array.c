@@ -49,7 +49,7 @@ static int measure_hits(struct pl_gpu_bench *b, struct pl_gpu_cache *c, struct p
 	after.hits -= before.hits;
 	after.misses -= before.misses;
 	ratio = (double)after.hits / (double)(after.hits + after.misses);
-	pl_report_value(&b->report, "hit_ratio", pl_gpu_number(ratio), "hit ratio",
+	pl_report_value(&b->report, "hit_ratio", pl_jsonout_number(ratio), "hit ratio",
 			"%.4f, counted in the last row", ratio);
 	return 0;
 }

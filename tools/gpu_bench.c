@@ -2,6 +2,7 @@
 /* What the commands of peerlane bench gpu share: options, the shape of a row, passes and the report. */
 #include "gpu_bench.h"
 
+#include "human.h"
 #include "message.h"
 #include "stop.h"
 
@@ -64,8 +65,10 @@ int pl_gpu_bench_open(struct pl_gpu_bench *b, const struct pl_gpu_args *args, co
 		err = pl_report_init(&b->report);
 	if (err)
 		return err;
+	b->result.on_gpu = pl_gpu_run_on_gpu(&b->run);
 	pl_report_text(&b->report, "what", NULL, "%s", what);
-	pl_report_text(&b->report, "kernels", "kernels", "%s", b->run.where);
+	pl_report_text(&b->report, "backend", NULL, "%s", peerlane_backend(b->run.session.ctx));
+	pl_report_text(&b->report, "kernels_ran", "kernels", "%s", b->run.where);
 	pl_report_value(&b->report, "on_gpu", json_object_new_boolean(pl_gpu_run_on_gpu(&b->run)),
 			NULL, "-");
 	return 0;
@@ -96,8 +99,9 @@ static void begin_row(struct pl_gpu_bench *b, const struct pl_gpu_row *row)
 		b->args.count = count < b->most_count ? count : b->most_count;
 	b->result.nr_rows++;
 	if (b->args.progress)
-		fprintf(stderr, "%s: row %u of %u, %u threads, begins after %.1f s\n",
-			b->result.what, b->result.nr_rows, b->args.threads.nr, row->threads,
+		fprintf(stderr, "%s: row %u of %u, %s, begins after %.1f s\n", b->result.what,
+			b->result.nr_rows, b->args.threads.nr,
+			pl_human_nr(row->threads, "thread").text,
 			(double)(pld_clock_ns() - b->start_ns) / 1e9);
 }
 

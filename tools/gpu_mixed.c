@@ -88,8 +88,9 @@ static int tell_stats(struct pl_gpu_bench *b, struct pl_gpu_cache *c)
 	if (err || b->result.nr_rows != b->args.threads.nr)
 		return err;
 	pl_report_value(&b->report, "write_backs", json_object_new_int64((int64_t)s.write_backs),
-			"cache", "%llu evictions and %llu pages written back in the last row",
-			(unsigned long long)s.evictions, (unsigned long long)s.write_backs);
+			"cache", "%s and %s written back in the last row",
+			pl_human_nr(s.evictions, "eviction").text,
+			pl_human_nr(s.write_backs, "page").text);
 	pl_report_value(&b->report, "evictions", json_object_new_int64((int64_t)s.evictions), NULL,
 			"-");
 	return 0;

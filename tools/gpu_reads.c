@@ -173,7 +173,7 @@ int pl_gpu_reads_latency(struct pl_gpu_reads *r)
 	if (err)
 		return err;
 	us = seconds / (double)k.per_lane * 1e6;
-	pl_report_value(&r->bench->report, "latency_us", pl_gpu_number(us), "latency",
+	pl_report_value(&r->bench->report, "latency_us", pl_jsonout_number(us), "latency",
 			"%.2f us for one read alone, each after the one before", us);
 	return 0;
 }

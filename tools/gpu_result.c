@@ -2,6 +2,8 @@
 /* What peerlane bench gpu measured: facts, then a row for each number of threads, told once. */
 #include "gpu_result.h"
 
+#include "human.h"
+
 #define BAR_WIDTH 50
 
 double pl_gpu_row_iops(const struct pl_gpu_row *row)
@@ -40,42 +42,28 @@ unsigned int pl_gpu_result_threads(const struct pl_gpu_result *r, double share)
 	return fewest;
 }
 
-struct json_object *pl_gpu_number(double value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.6g", value);
-	return json_object_new_double_s(value, text);
-}
-
-static void add_integer(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
-}
-
 static struct json_object *json_row(const struct pl_gpu_result *r, const struct pl_gpu_row *row)
 {
 	struct json_object *o = json_object_new_object();
 	const double iops = pl_gpu_row_iops(row), limit = pl_gpu_result_limit(r);
 
-	add_integer(o, "threads", row->threads);
-	add_integer(o, "queues", row->queues);
-	add_integer(o, "ports_per_queue", row->ports);
-	add_integer(o, "slots_per_port", row->slots);
-	add_integer(o, "ios", row->ios);
-	json_object_object_add(o, "seconds", pl_gpu_number(row->seconds));
-	json_object_object_add(o, "iops", pl_gpu_number(iops));
+	pl_jsonout_add_count(o, "threads", row->threads);
+	pl_jsonout_add_count(o, "queues", row->queues);
+	pl_jsonout_add_count(o, "ports_per_queue", row->ports);
+	pl_jsonout_add_count(o, "slots_per_port", row->slots);
+	pl_jsonout_add_count(o, "ios", row->ios);
+	pl_jsonout_add_number(o, "seconds", row->seconds);
+	pl_jsonout_add_number(o, "iops", iops);
 	if (r->io_bytes)
-		json_object_object_add(o, "gb_per_s",
-				       pl_gpu_number(iops * (double)r->io_bytes / 1e9));
+		pl_jsonout_add_number(o, "gb_per_s", iops * (double)r->io_bytes / 1e9);
 	if (row->limit > 0)
-		json_object_object_add(o, "limit_iops", pl_gpu_number(row->limit));
-	if (limit > 0)
-		json_object_object_add(o, "of_limit", pl_gpu_number(iops / limit));
+		pl_jsonout_add_number(o, "limit_iops", row->limit);
+	if (limit > 0 && r->on_gpu)
+		pl_jsonout_add_number(o, "of_limit", iops / limit);
 	if (row->copied > 0)
-		json_object_object_add(o, "copied_iops", pl_gpu_number(row->copied));
+		pl_jsonout_add_number(o, "copied_iops", row->copied);
 	if (row->spread > 0)
-		json_object_object_add(o, "spread_limit_iops", pl_gpu_number(row->spread));
+		pl_jsonout_add_number(o, "spread_limit_iops", row->spread);
 	return o;
 }
 
@@ -92,10 +80,8 @@ static void text_row(const struct pl_gpu_result *r, const struct pl_gpu_row *row
 		fprintf(out, "%16.0f", row->limit);
 	else
 		fprintf(out, "%16s", "-");
-	if (limit > 0)
+	if (limit > 0 && r->on_gpu)
 		fprintf(out, "%10.3f", iops / limit);
-	else
-		fprintf(out, "%10s", "-");
 	if (row->copied > 0)
 		fprintf(out, "%16.0f", row->copied);
 	if (row->spread > 0)
@@ -116,8 +102,33 @@ static void picture(const struct pl_gpu_result *r, FILE *out)
 		fprintf(out, "%9u |", r->rows[i].threads);
 		for (int x = 0; x < width; x++)
 			fputc('#', out);
-		fprintf(out, " %.3g M\n", iops / 1e6);
+		fprintf(out, " %s\n", pl_human_count(iops).text);
 	}
+}
+
+static void tell_limit(const struct pl_gpu_result *r, struct pl_report *report)
+{
+	struct json_object *limit = json_object_new_object();
+
+	if (pl_gpu_result_limit(r) > 0)
+		pl_jsonout_add_number(limit, "iops", pl_gpu_result_limit(r));
+	pl_jsonout_add_text(limit, "source", r->limit);
+	pl_report_value(report, "limit", limit, "compared with", "%s", r->limit);
+}
+
+/* How few threads are nearly as fast as the peak; that the peak is needed says the peak itself. */
+static void tell_enough(const struct pl_gpu_result *r, const struct pl_gpu_row *peak,
+			struct pl_report *report)
+{
+	const unsigned int threads = pl_gpu_result_threads(r, 0.9);
+	double iops = 0;
+
+	for (unsigned int i = 0; i < r->nr_rows; i++)
+		if (r->rows[i].threads == threads)
+			iops = pl_gpu_row_iops(&r->rows[i]);
+	pl_report_value(report, "threads_for_90_percent", json_object_new_int64(threads),
+			threads < peak->threads ? "enough" : NULL, "%s: %.2f of the peak",
+			pl_human_nr(threads, "thread").text, iops / pl_gpu_row_iops(peak));
 }
 
 void pl_gpu_result_report(const struct pl_gpu_result *r, struct pl_report *report)
@@ -129,9 +140,10 @@ void pl_gpu_result_report(const struct pl_gpu_result *r, struct pl_report *repor
 
 	pl_report_text(report, "unit", NULL, "%s", unit);
 	if (r->limit)
-		pl_report_text(report, "limit", "compared with", "%s", r->limit);
-	fprintf(report->text, "\n%9s%8s%8s%14s%10s%16s%10s%s%s\n", "threads", "queues", "slots",
-		unit, "GB/s", r->limit_name ? r->limit_name : "", "of best",
+		tell_limit(r, report);
+	fprintf(report->text, "\n%9s%8s%8s%14s%10s%16s%s%s%s\n", "threads", "queues", "slots", unit,
+		"GB/s", r->limit_name ? r->limit_name : "",
+		limit > 0 && r->on_gpu ? "   of best" : "",
 		peak && peak->copied > 0 ? "    copied first" : "",
 		peak && peak->spread > 0 ? "    many buffers" : "");
 	for (unsigned int i = 0; i < r->nr_rows; i++) {
@@ -144,14 +156,13 @@ void pl_gpu_result_report(const struct pl_gpu_result *r, struct pl_report *repor
 	if (r->nr_rows > 1)
 		picture(r, report->text);
 	fputc('\n', report->text);
-	pl_report_value(report, "peak_iops", pl_gpu_number(pl_gpu_row_iops(peak)), "peak",
-			"%.4g M %s with %u threads", pl_gpu_row_iops(peak) / 1e6, unit,
-			peak->threads);
-	if (limit > 0)
-		pl_report_value(report, "of_limit", pl_gpu_number(pl_gpu_row_iops(peak) / limit),
-				"of the limit", "%.3f", pl_gpu_row_iops(peak) / limit);
+	pl_report_value(report, "peak_iops", pl_jsonout_number(pl_gpu_row_iops(peak)), "peak",
+			"%s %s with %s", pl_human_count(pl_gpu_row_iops(peak)).text, unit,
+			pl_human_nr(peak->threads, "thread").text);
+	if (limit > 0 && r->on_gpu)
+		pl_report_value(report, "of_limit",
+				pl_jsonout_number(pl_gpu_row_iops(peak) / limit), "of the limit",
+				"%.3f", pl_gpu_row_iops(peak) / limit);
 	if (r->nr_rows > 1)
-		pl_report_value(report, "threads_for_0.9",
-				json_object_new_int64(pl_gpu_result_threads(r, 0.9)), "threads",
-				"%u give 0.9 of the peak", pl_gpu_result_threads(r, 0.9));
+		tell_enough(r, peak, report);
 }

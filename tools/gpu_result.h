@@ -26,6 +26,7 @@ struct pl_gpu_result {
 	const char *limit;	/* what it is, in words */
 	uint64_t io_bytes;	/* 0: no data */
 	bool emulated;
+	bool on_gpu; /* else a share of the limit would compare threads of the CPU with its memory */
 	struct pl_gpu_row rows[PL_GPU_ROWS];
 	unsigned int nr_rows;
 };
@@ -39,8 +40,5 @@ unsigned int pl_gpu_result_threads(const struct pl_gpu_result *r, double share);
 
 /* Adds the table, what it says, and a picture of I/O a second by threads. */
 void pl_gpu_result_report(const struct pl_gpu_result *r, struct pl_report *report);
-
-/* A number as a JSON value, with the six figures that a measurement has. */
-struct json_object *pl_gpu_number(double value);
 
 #endif

@@ -143,14 +143,14 @@ static int tell_array(struct pl_gpu_work *w, struct pl_gpu_cache *c, double firs
 
 	if (err || b->result.nr_rows != b->args.threads.nr)
 		return err;
-	pl_report_value(&b->report, "first_iops", pl_gpu_number(rate), "empty cache",
-			"%.4g M %s in the first run, which is not in the table", rate / 1e6,
-			w->kind->unit);
+	pl_report_value(&b->report, "first_iops", pl_jsonout_number(rate), "empty cache",
+			"%s %s in the first run, which is not in the table",
+			pl_human_count(rate).text, w->kind->unit);
 	pl_report_value(&b->report, "hits", json_object_new_int64((int64_t)s.hits), "cache",
-			"%llu hits, %llu misses, %llu evictions; %s read in %u runs",
-			(unsigned long long)s.hits, (unsigned long long)s.misses,
-			(unsigned long long)s.evictions, pl_human_size(s.bytes_read).text,
-			b->args.repeat + 1);
+			"%s, %llu miss%s, %s; %s read in %s", pl_human_nr(s.hits, "hit").text,
+			(unsigned long long)s.misses, s.misses == 1 ? "" : "es",
+			pl_human_nr(s.evictions, "eviction").text, pl_human_size(s.bytes_read).text,
+			pl_human_nr(b->args.repeat + 1, "run").text);
 	pl_report_value(&b->report, "misses", json_object_new_int64((int64_t)s.misses), NULL, "-");
 	pl_report_value(&b->report, "evictions", json_object_new_int64((int64_t)s.evictions), NULL,
 			"-");

@@ -104,7 +104,7 @@ void pl_graphics_report_session(struct pl_report *r, const struct pl_session *s)
 		snprintf(title, sizeof(title), "GPU %d%s", i,
 			 i == s->gpu && nr > 1 ? " (used)" : "");
 		pl_report_item(r, "gpus", title);
-		pl_report_value(r, "gpu", json_object_new_int(i), NULL, " ");
+		pl_report_value(r, "index", json_object_new_int(i), NULL, " ");
 		pl_report_value(r, "used", json_object_new_boolean(i == s->gpu), NULL, " ");
 		pl_report_text(r, "backend", "back end", "%s", peerlane_backend(s->ctx));
 		pl_report_text(r, "name", "name", "%s", info.name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes as people write and read them. */
+/* Sizes, counts and times as people write and read them. */
 #include "human.h"
 
 #include <ctype.h>
@@ -64,7 +64,7 @@ struct pl_human pl_human_size(uint64_t bytes)
 		i++;
 	}
 	if (i < 0)
-		snprintf(h.text, sizeof(h.text), "%u bytes", (unsigned int)bytes);
+		return pl_human_nr(bytes, "byte");
 	else if (value == (double)(uint64_t)value)
 		snprintf(h.text, sizeof(h.text), "%.0f %ciB", value, letters[i]);
 	else
@@ -86,4 +86,44 @@ struct pl_human pl_human_short(uint64_t bytes)
 	else
 		snprintf(h.text, sizeof(h.text), "%llu%c", (unsigned long long)bytes, letters[i]);
 	return h;
+}
+
+struct pl_human pl_human_nr(uint64_t nr, const char *noun)
+{
+	struct pl_human h;
+
+	snprintf(h.text, sizeof(h.text), "%llu %s%s", (unsigned long long)nr, noun,
+		 nr == 1 ? "" : "s");
+	return h;
+}
+
+/* Three figures, never an exponent. */
+static struct pl_human scaled(double value, const char *space, const char *unit)
+{
+	struct pl_human h;
+	int places = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+
+	/* A number of things has no fraction. */
+	if (value == (double)(uint64_t)value)
+		places = 0;
+	snprintf(h.text, sizeof(h.text), "%.*f%s%s", places, value, space, unit);
+	return h;
+}
+
+struct pl_human pl_human_count(double count)
+{
+	if (count < 9999.5)
+		return scaled((double)(uint64_t)(count + 0.5), "", "");
+	if (count < 999.5e3)
+		return scaled(count / 1e3, " ", "k");
+	return count < 999.5e6 ? scaled(count / 1e6, " ", "M") : scaled(count / 1e9, " ", "G");
+}
+
+struct pl_human pl_human_time(double ns)
+{
+	if (ns < 999.5)
+		return scaled(ns, " ", "ns");
+	if (ns < 999.5e3)
+		return scaled(ns / 1e3, " ", "us");
+	return ns < 999.5e6 ? scaled(ns / 1e6, " ", "ms") : scaled(ns / 1e9, " ", "s");
 }

@@ -17,6 +17,7 @@ const struct pl_command pl_command_model = {
 	.detail =
 		"Commands for model weights. MODEL is a safetensors file, an index file (its name "
 		"ends in .json) beside its shards, or a folder with "
-		"model.safetensors.index.json or model.safetensors in it.",
+		"model.safetensors.index.json or model.safetensors in it, or with one such file of "
+		"another name.",
 	.subs = subs,
 };

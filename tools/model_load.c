@@ -3,6 +3,8 @@
 #include "cleanup.h"
 #include "commands.h"
 #include "human.h"
+#include "jsonout.h"
+#include "limit.h"
 #include "message.h"
 #include "model_use.h"
 #include "progress.h"
@@ -45,8 +47,8 @@ static const struct pl_option options[] = {
 
 struct result {
 	struct peerlane_model_stats stats;
-	double open_s, alloc_s, limit;
-	char limit_source[160];
+	double open_s, alloc_s;
+	struct pl_limit limit;
 	struct json_object *passes;
 };
 
@@ -83,6 +85,12 @@ static int prepare(const struct pl_model_use *u, bool cold)
 	return 0;
 }
 
+/* GB/s. */
+static double rate(const struct peerlane_model_stats *s)
+{
+	return s->ns ? (double)s->bytes / (double)s->ns : 0;
+}
+
 /* By time, the fastest first. */
 static int faster(const void *a, const void *b)
 {
@@ -105,8 +113,7 @@ static int measure(struct pl_model_use *u, const struct load_args *args, struct 
 			err = pl_model_use_load(u, args->checksum ? PEERLANE_MODEL_CHECKSUM : 0,
 						&all[i]);
 		if (!err)
-			json_object_array_add(r->passes,
-					      json_object_new_double((double)all[i].ns / 1e9));
+			json_object_array_add(r->passes, pl_jsonout_number(rate(&all[i])));
 	}
 	if (!err) {
 		qsort(all, args->repeat, sizeof(*all), faster);
@@ -118,23 +125,10 @@ static int measure(struct pl_model_use *u, const struct load_args *args, struct 
 
 static void find_limit(const struct pl_model_use *u, const struct load_args *args, struct result *r)
 {
-	int err;
-
-	if (args->host) {
-		snprintf(r->limit_source, sizeof(r->limit_source), "none: nothing passes the bus");
-		return;
-	}
-	err = peerlane_gpu_copy_limit(u->session.ctx, u->session.gpu, PEERLANE_READ, &r->limit);
-	if (err) {
-		r->limit = 0;
-		snprintf(r->limit_source, sizeof(r->limit_source), "%.150s",
-			 pl_session_reason(err).text);
-	} else {
-		snprintf(r->limit_source, sizeof(r->limit_source), "%s, measured now",
-			 strcmp(peerlane_backend(u->session.ctx), "cuda") != 0
-				 ? "memory copy of the simulator"
-				 : "pinned copy host to GPU");
-	}
+	if (args->host)
+		pl_limit_none(&r->limit, "nothing passes the bus");
+	else
+		pl_limit_measure(&r->limit, &u->session, PEERLANE_READ);
 }
 
 static struct pl_route_text path_of(const struct peerlane_model_stats *s)
@@ -145,64 +139,52 @@ static struct pl_route_text path_of(const struct peerlane_model_stats *s)
 	return pl_route_name(&route);
 }
 
-static double rate(const struct peerlane_model_stats *s)
-{
-	return s->ns ? (double)s->bytes / (double)s->ns : 0;
-}
-
 static void print_text(const struct pl_model_use *u, const struct load_args *args,
 		       const struct result *r)
 {
 	printf("into      %s\n", args->host ? "host" : pl_session_name(&u->session).text);
-	printf("tensors   %zu in %u file%s, %s\n", u->nr, u->info.nr_files,
-	       u->info.nr_files == 1 ? "" : "s", pl_human_size(u->info.bytes).text);
+	printf("tensors   %zu in %s, %s\n", u->nr, pl_human_nr(u->info.nr_files, "file").text,
+	       pl_human_size(u->info.bytes).text);
 	printf("headers   %.4f s\n", r->open_s);
 	printf("memory    %.4f s, %s\n", r->alloc_s,
 	       args->per_tensor ? "one piece for each tensor" : "one piece for each file");
-	printf("load      %.4f s, %.2f GB/s, %llu request%s, path %s%s\n",
-	       (double)r->stats.ns / 1e9, rate(&r->stats), (unsigned long long)r->stats.nr_requests,
-	       r->stats.nr_requests == 1 ? "" : "s", path_of(&r->stats).text,
-	       args->checksum ? ", with checksums" : "");
-	if (r->limit > 0)
-		printf("limit     %.2f GB/s (%s); reached %.2f of it\n", r->limit / 1e9,
-		       r->limit_source, rate(&r->stats) * 1e9 / r->limit);
+	printf("load      %.4f s, %.2f GB/s, %s, path %s%s\n", (double)r->stats.ns / 1e9,
+	       rate(&r->stats), pl_human_nr(r->stats.nr_requests, "request").text,
+	       path_of(&r->stats).text, args->checksum ? ", with checksums" : "");
+	if (r->limit.rate > 0)
+		printf("limit     %.2f GB/s, %s; reached %.2f of it\n", r->limit.rate / 1e9,
+		       r->limit.source, rate(&r->stats) * 1e9 / r->limit.rate);
 	else
-		printf("limit     %s\n", r->limit_source);
+		printf("limit     %s\n", r->limit.source);
 }
 
 static void print_json(const struct pl_model_use *u, const struct load_args *args, struct result *r)
 {
 	PL_AUTO_JSON struct json_object *o = json_object_new_object();
-	struct json_object *paths = json_object_new_object();
 
-#define ADD(key, value) json_object_object_add(o, key, value)
-	ADD("backend", json_object_new_string(peerlane_backend(u->session.ctx)));
-	ADD("memory", json_object_new_string(args->host ? "host" : "gpu"));
-	ADD("tensors", json_object_new_uint64(u->nr));
-	ADD("files", json_object_new_uint64(u->info.nr_files));
-	ADD("bytes", json_object_new_uint64(r->stats.bytes));
-	ADD("requests", json_object_new_uint64(r->stats.nr_requests));
-	ADD("open_seconds", json_object_new_double(r->open_s));
-	ADD("alloc_seconds", json_object_new_double(r->alloc_s));
-	ADD("seconds", json_object_new_double((double)r->stats.ns / 1e9));
-	ADD("passes", json_object_get(r->passes));
-	ADD("gbps", json_object_new_double(rate(&r->stats)));
-	ADD("path", json_object_new_string(path_of(&r->stats).text));
-	for (int i = 0; i < PEERLANE_PATH_NR; i++)
-		json_object_object_add(paths, peerlane_path_name((enum peerlane_path)i),
-				       json_object_new_uint64(r->stats.path_bytes[i]));
-	ADD("path_bytes", paths);
-	ADD("limit_gbps", r->limit > 0 ? json_object_new_double(r->limit / 1e9) : NULL);
-	ADD("limit_source", json_object_new_string(r->limit_source));
-#undef ADD
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
+	pl_jsonout_add_text(o, "backend", peerlane_backend(u->session.ctx));
+	pl_jsonout_add_text(o, "memory", args->host ? "host" : "gpu");
+	pl_jsonout_add_count(o, "nr_tensors", u->nr);
+	pl_jsonout_add_count(o, "nr_files", u->info.nr_files);
+	pl_jsonout_add_count(o, "bytes", r->stats.bytes);
+	pl_jsonout_add_count(o, "requests", r->stats.nr_requests);
+	pl_jsonout_add_number(o, "open_seconds", r->open_s);
+	pl_jsonout_add_number(o, "alloc_seconds", r->alloc_s);
+	pl_jsonout_add_number(o, "seconds", (double)r->stats.ns / 1e9);
+	pl_jsonout_add_number(o, "gb_per_s", rate(&r->stats));
+	json_object_object_add(o, "passes_gb_per_s", json_object_get(r->passes));
+	pl_jsonout_add_text(o, "path", path_of(&r->stats).text);
+	pl_jsonout_add_paths(o, r->stats.path_bytes);
+	pl_limit_add_json(&r->limit, o);
+	if (r->limit.rate > 0)
+		pl_jsonout_add_number(o, "of_limit", rate(&r->stats) * 1e9 / r->limit.rate);
+	pl_jsonout_print(o, stdout);
 }
 
 static int run(const struct pl_command *self, int argc, char **argv)
 {
 	struct load_args args = { .repeat = 1 };
-	struct result r = { .limit = 0 };
+	struct result r = { 0 };
 	struct pl_model_use u;
 	int err, status, first = pl_option_parse(self, argc, argv, &args, &status);
 	uint64_t start;
@@ -245,7 +227,8 @@ const struct pl_command pl_command_model_load = {
 	.args = "[options] MODEL",
 	.detail = "Loads all tensors, and prints the time it took to read the headers, to allocate "
 		  "memory and to load, the path the data took, and beside it what copies from "
-		  "pinned memory reach, measured in the same run.",
+		  "pinned memory reach, measured in the same run. A simulated GPU has no such "
+		  "limit.",
 	.exits = "0  loaded\n"
 		 "1  not loaded; the message names the tensor\n"
 		 "2  the options are wrong\n"

@@ -143,7 +143,8 @@ static int verify_all(struct verify *v, const struct verify_args *args, const ch
 		err = verify_file(v, args, i);
 	pl_progress_clear();
 	if (!err)
-		printf("%zu tensors, %s: as in the file%s, bit for bit\n", v->use.info.nr_tensors,
+		printf("%s, %s: as in the file%s, bit for bit\n",
+		       pl_human_nr(v->use.info.nr_tensors, "tensor").text,
 		       pl_human_size(v->done).text, v->use.info.nr_files == 1 ? "" : "s");
 	pl_model_use_close(&v->use);
 	return pl_stop_exit(err);

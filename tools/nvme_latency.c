@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "histogram.h"
 #include "human.h"
+#include "jsonout.h"
 #include "message.h"
 #include "nvme_load.h"
 #include "stop.h"
@@ -54,50 +55,44 @@ static double point_us(const struct pl_drive_result *r, double share)
 	return ns / 1e3;
 }
 
-static void add_number(struct json_object *to, const char *key, double value)
-{
-	json_object_object_add(to, key, json_object_new_double(value));
-}
-
 static void print_json(const struct latency_args *a, const struct pl_drive_bench *b,
 		       const struct pl_drive_result *r, const struct pl_histogram *h)
 {
 	PL_AUTO_JSON struct json_object *root = json_object_new_object();
 	struct json_object *list = json_object_new_array();
 
-	json_object_object_add(root, "address", json_object_new_string(b->drive.address));
-	json_object_object_add(root, "serial", json_object_new_string(b->drive.info.serial));
-	json_object_object_add(root, "op", json_object_new_string(a->want.op));
-	json_object_object_add(root, "memory", json_object_new_string(a->want.memory));
-	json_object_object_add(root, "size", json_object_new_int64((int64_t)a->size));
-	json_object_object_add(root, "commands", json_object_new_int64((int64_t)r->ios));
-	json_object_object_add(root, "interrupted", json_object_new_boolean(pl_stop_requested()));
-	add_number(root, "seconds", r->seconds);
-	add_number(root, "min_us", (double)r->least_ns / 1e3);
+	pl_jsonout_add_text(root, "address", b->drive.address);
+	pl_jsonout_add_text(root, "serial", b->drive.info.serial);
+	pl_jsonout_add_text(root, "op", a->want.op);
+	pl_jsonout_add_text(root, "memory", a->want.memory);
+	pl_jsonout_add_count(root, "io_bytes", a->size);
+	pl_jsonout_add_count(root, "ios", r->ios);
+	pl_jsonout_add_flag(root, "interrupted", pl_stop_requested());
+	pl_jsonout_add_number(root, "seconds", r->seconds);
+	pl_jsonout_add_number(root, "min_us", (double)r->least_ns / 1e3);
 	for (size_t i = 0; i < NR_POINTS; i++)
-		add_number(root, points[i].key, point_us(r, points[i].share));
-	add_number(root, "max_us", (double)r->most_ns / 1e3);
+		pl_jsonout_add_number(root, points[i].key, point_us(r, points[i].share));
+	pl_jsonout_add_number(root, "max_us", (double)r->most_ns / 1e3);
 	for (unsigned int i = 0; i < h->nr_rows; i++) {
 		struct json_object *row = json_object_new_object();
 
-		add_number(row, "from_us", h->rows[i].from_us);
-		add_number(row, "to_us",
-			   h->rows[i].to_us > 0 ? h->rows[i].to_us : (double)r->most_ns / 1e3);
-		json_object_object_add(row, "count",
-				       json_object_new_int64((int64_t)h->rows[i].count));
+		pl_jsonout_add_number(row, "from_us", h->rows[i].from_us);
+		pl_jsonout_add_number(row, "to_us",
+				      h->rows[i].to_us > 0 ? h->rows[i].to_us
+							   : (double)r->most_ns / 1e3);
+		pl_jsonout_add_count(row, "count", h->rows[i].count);
 		json_object_array_add(list, row);
 	}
 	json_object_object_add(root, "histogram", list);
-	printf("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
-								    JSON_C_TO_STRING_SPACED));
+	pl_jsonout_print(root, stdout);
 }
 
 static void print_text(const struct latency_args *a, const struct pl_drive_bench *b,
 		       const struct pl_drive_result *r, const struct pl_histogram *h)
 {
-	printf("%s (%s), %s of %s, one at a time, %s memory\n%llu commands in %.2f s\n\n",
-	       b->drive.address, b->drive.info.serial, a->want.op, pl_human_size(a->size).text,
-	       a->want.memory, (unsigned long long)r->ios, r->seconds);
+	printf("%s (%s), %s of %s, one at a time, %s memory\n%s in %.2f s\n\n", b->drive.address,
+	       b->drive.info.serial, a->want.op, pl_human_size(a->size).text, a->want.memory,
+	       pl_human_nr(r->ios, "command").text, r->seconds);
 	printf("%8s %10.2f us\n", "least", (double)r->least_ns / 1e3);
 	for (size_t i = 0; i < NR_POINTS; i++)
 		printf("%8s %10.2f us\n", points[i].name, point_us(r, points[i].share));
@@ -109,7 +104,7 @@ static int show(const struct latency_args *a, const struct pl_drive_bench *b,
 		const struct pl_drive_result *r)
 {
 	struct pl_histogram h;
-	char title[96];
+	char title[192];
 	int err = 0;
 
 	pl_histogram_make(&h, &r->latency);
@@ -118,9 +113,9 @@ static int show(const struct latency_args *a, const struct pl_drive_bench *b,
 	else
 		print_text(a, b, r, &h);
 	if (a->plot) {
-		snprintf(title, sizeof(title), "NVMe latency: %s of %s, %s memory, %llu commands",
-			 a->want.op, pl_human_size(a->size).text, a->want.memory,
-			 (unsigned long long)r->ios);
+		snprintf(title, sizeof(title), "NVMe latency: %s of %s, %s memory, %s", a->want.op,
+			 pl_human_size(a->size).text, a->want.memory,
+			 pl_human_nr(r->ios, "command").text);
 		err = pl_histogram_plot(&h, title, a->plot);
 		if (err)
 			pl_message_error("%s: %s", a->plot, strerror(-err));

@@ -3,6 +3,7 @@
 #include "cleanup.h"
 #include "commands.h"
 #include "human.h"
+#include "jsonout.h"
 #include "message.h"
 #include "nvme_load.h"
 #include "stop.h"
@@ -60,28 +61,23 @@ static void print_row(const struct pl_drive_load *l, const struct pl_drive_resul
 	fflush(stdout);
 }
 
-static void add_number(struct json_object *to, const char *key, double value)
-{
-	json_object_object_add(to, key, json_object_new_double(value));
-}
-
 static void add_row(struct json_object *rows, const struct pl_drive_load *l,
 		    const struct pl_drive_result *r)
 {
 	struct json_object *row = json_object_new_object();
 
-	json_object_object_add(row, "op", json_object_new_string(l->what));
-	json_object_object_add(row, "size", json_object_new_int64((int64_t)l->io_bytes));
-	json_object_object_add(row, "depth", json_object_new_int64(l->depth));
-	json_object_object_add(row, "queues", json_object_new_int64(l->nr_queues));
-	json_object_object_add(row, "ios", json_object_new_int64((int64_t)r->ios));
-	json_object_object_add(row, "bytes", json_object_new_int64((int64_t)r->bytes));
-	add_number(row, "seconds", r->seconds);
-	add_number(row, "iops", (double)r->ios / r->seconds);
-	add_number(row, "gb_per_s", (double)r->bytes / r->seconds / 1e9);
-	add_number(row, "p50_us", pl_latency_ns(&r->latency, 0.5) / 1e3);
-	add_number(row, "p99_us", pl_latency_ns(&r->latency, 0.99) / 1e3);
-	add_number(row, "max_us", (double)r->most_ns / 1e3);
+	pl_jsonout_add_text(row, "op", l->what);
+	pl_jsonout_add_count(row, "io_bytes", l->io_bytes);
+	pl_jsonout_add_count(row, "depth", l->depth);
+	pl_jsonout_add_count(row, "queues", l->nr_queues);
+	pl_jsonout_add_count(row, "ios", r->ios);
+	pl_jsonout_add_count(row, "bytes", r->bytes);
+	pl_jsonout_add_number(row, "seconds", r->seconds);
+	pl_jsonout_add_number(row, "iops", (double)r->ios / r->seconds);
+	pl_jsonout_add_number(row, "gb_per_s", (double)r->bytes / r->seconds / 1e9);
+	pl_jsonout_add_number(row, "p50_us", pl_latency_ns(&r->latency, 0.5) / 1e3);
+	pl_jsonout_add_number(row, "p99_us", pl_latency_ns(&r->latency, 0.99) / 1e3);
+	pl_jsonout_add_number(row, "max_us", (double)r->most_ns / 1e3);
 	json_object_array_add(rows, row);
 }
 
@@ -151,13 +147,12 @@ static int run_perf(struct perf *p)
 	err = measure(p);
 	if (!p->rows)
 		return err;
-	json_object_object_add(root, "address", json_object_new_string(d->address));
-	json_object_object_add(root, "serial", json_object_new_string(d->info.serial));
-	json_object_object_add(root, "nsid", json_object_new_int64(d->ns_info.nsid));
-	json_object_object_add(root, "memory", json_object_new_string(p->args->want.memory));
-	json_object_object_add(root, "interrupted", json_object_new_boolean(pl_stop_requested()));
-	printf("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
-								    JSON_C_TO_STRING_SPACED));
+	pl_jsonout_add_text(root, "address", d->address);
+	pl_jsonout_add_text(root, "serial", d->info.serial);
+	pl_jsonout_add_count(root, "nsid", d->ns_info.nsid);
+	pl_jsonout_add_text(root, "memory", p->args->want.memory);
+	pl_jsonout_add_flag(root, "interrupted", pl_stop_requested());
+	pl_jsonout_print(root, stdout);
 	return err;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* peerlane nvme serve: share a controller between processes. */
 #include "commands.h"
+#include "human.h"
 #include "message.h"
 #include "nvme_drive.h"
 #include "stop.h"
@@ -122,8 +123,9 @@ static int serve(struct peerlane_nvme *nvme, const char *address, const struct s
 		close(failed);
 		return 1;
 	}
-	printf("serving %s, %s, at %s: up to %u clients, %u queue pairs each, %u together\n",
-	       info.serial, info.model, a->socket, a->clients, a->queues, info.nr_queues);
+	printf("serving %s, %s, at %s: up to %s, %s each, %u together\n", info.serial, info.model,
+	       a->socket, pl_human_nr(a->clients, "client").text,
+	       pl_human_nr(a->queues, "queue pair").text, info.nr_queues);
 	fflush(stdout);
 	err = wait_end(failed, &mask);
 	peerlane_nvme_unserve(server);

@@ -72,9 +72,9 @@ static void tell(const struct check *c, const struct pl_sweep *sweep)
 				 (unsigned long long)sweep->nr_blocks, (unsigned long long)at,
 				 (unsigned long long)sweep->block + c->first_wrong / block);
 	else
-		printf("%llu blocks from %llu on, %s, are right\n",
-		       (unsigned long long)sweep->nr_blocks, (unsigned long long)sweep->block,
-		       pl_human_size(sweep->done_bytes).text);
+		printf("%s from %llu on, %s: all right\n",
+		       pl_human_nr(sweep->nr_blocks, "block").text,
+		       (unsigned long long)sweep->block, pl_human_size(sweep->done_bytes).text);
 }
 
 static int verify(struct pl_drive *d, const struct pl_content_want *want)

@@ -278,8 +278,6 @@ static void help_option(const char *name, const char *arg, const char *help)
 
 static void help_subs(const struct pl_command *cmd)
 {
-	printf("usage: peerlane %s %s\n\n", cmd->name, cmd->args);
-	wrap(cmd->detail, 0);
 	puts("\nCommands:");
 	for (const struct pl_command *const *sub = cmd->subs; *sub; sub++)
 		printf("  %-10s%s\n", strrchr((*sub)->name, ' ') + 1, (*sub)->summary);
@@ -288,12 +286,12 @@ static void help_subs(const struct pl_command *cmd)
 
 void pl_option_help(const struct pl_command *cmd)
 {
-	if (!cmd->run) {
-		help_subs(cmd);
-		return;
-	}
 	printf("usage: peerlane %s %s\n\n", cmd->name, cmd->args);
 	wrap(cmd->detail, 0);
+	if (cmd->subs)
+		help_subs(cmd);
+	if (!cmd->run)
+		return;
 	puts("\nOptions:");
 	for (const struct pl_option *o = cmd->options; o->name; o++)
 		help_option(o->name, o->arg, o->help);

@@ -184,7 +184,7 @@ void pl_place_report(struct pl_report *r, const char *path, int fd)
 	struct stat st;
 
 	pl_report_section(r, "file", "File");
-	pl_report_text(r, "path", NULL, "%s", path);
+	pl_report_text(r, "file_name", NULL, "%s", path);
 	pl_report_text(r, "real_path", "path", "%s", realpath(path, real) ? real : path);
 	if (fstat(fd, &st))
 		return;

@@ -35,9 +35,9 @@ static double x_of(const struct plot *p, uint64_t bytes)
 	return LEFT + (log2((double)bytes) - p->min_x) / (p->max_x - p->min_x) * PLOT_WIDTH;
 }
 
-static double y_of(const struct plot *p, double gbps)
+static double y_of(const struct plot *p, double gb_per_s)
 {
-	return TOP + PLOT_HEIGHT - gbps / p->max_y * PLOT_HEIGHT;
+	return TOP + PLOT_HEIGHT - gb_per_s / p->max_y * PLOT_HEIGHT;
 }
 
 static void put_text(FILE *out, const char *text)
@@ -61,7 +61,7 @@ static void put_text(FILE *out, const char *text)
 
 static void find_range(struct plot *p)
 {
-	double top = p->s->limit / 1e9;
+	double top = p->s->limit.rate / 1e9;
 
 	p->min_x = INFINITY;
 	p->max_x = -INFINITY;
@@ -139,13 +139,13 @@ static void draw_limit(struct plot *p)
 	char text[48];
 	double y;
 
-	if (p->s->limit <= 0)
+	if (p->s->limit.rate <= 0)
 		return;
-	y = y_of(p, p->s->limit / 1e9);
+	y = y_of(p, p->s->limit.rate / 1e9);
 	fprintf(p->out,
 		"<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#c00000' stroke-width='2'%s/>\n",
 		LEFT, y, LEFT + PLOT_WIDTH, y, dash);
-	snprintf(text, sizeof(text), "limit %.4g GB/s", p->s->limit / 1e9);
+	snprintf(text, sizeof(text), "limit %.4g GB/s", p->s->limit.rate / 1e9);
 	draw_legend(p, "#c00000", dash, text);
 }
 
@@ -228,6 +228,8 @@ static void draw(struct plot *p)
 	put_text(p->out, p->s->gpu);
 	fputs(p->s->fs[0] ? ", " : "", p->out);
 	put_text(p->out, p->s->fs);
+	if (p->s->plain)
+		fprintf(p->out, "; plain: %s, without the GPU", pl_series_plain(p->s));
 	fputs("</text>\n", p->out);
 	draw_axes(p);
 	draw_limit(p);

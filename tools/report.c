@@ -125,8 +125,5 @@ void pl_report_print_text(struct pl_report *r, FILE *out)
 
 void pl_report_print_json(struct pl_report *r, FILE *out)
 {
-	int style = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-		    JSON_C_TO_STRING_NOSLASHESCAPE;
-
-	fprintf(out, "%s\n", json_object_to_json_string_ext(r->root, style));
+	pl_jsonout_print(r->root, out);
 }

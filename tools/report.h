@@ -3,8 +3,7 @@
 #ifndef PL_REPORT_H
 #define PL_REPORT_H
 
-#include <json-c/json.h>
-#include <stdio.h>
+#include "jsonout.h"
 
 struct pl_report {
 	struct json_object *root;

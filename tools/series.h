@@ -3,9 +3,8 @@
 #ifndef PL_SERIES_H
 #define PL_SERIES_H
 
+#include "limit.h"
 #include "load.h"
-
-#include <json-c/json.h>
 
 struct pl_series_row {
 	uint64_t call_bytes;
@@ -25,8 +24,7 @@ struct pl_series {
 	uint64_t file_bytes, pass_bytes;
 	unsigned int batch;
 	bool plain, direct;
-	double limit; /* bytes a second; 0: unknown */
-	char limit_source[400];
+	struct pl_limit limit;
 	struct pl_series_row *rows;
 	unsigned int nr_rows;
 };
@@ -36,6 +34,9 @@ double pl_series_rate(const struct pl_load_result *r);
 /* Makes room for a row. NULL when out of memory. */
 struct pl_series_row *pl_series_add(struct pl_series *s, unsigned int nr_passes);
 void pl_series_fini(struct pl_series *s);
+
+/* What "plain" calls are, in words. */
+const char *pl_series_plain(const struct pl_series *s);
 
 void pl_series_print_head(const struct pl_series *s);
 void pl_series_print_row(const struct pl_series *s, const struct pl_series_row *row);

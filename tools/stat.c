@@ -3,6 +3,7 @@
 #include "cleanup.h"
 #include "commands.h"
 #include "human.h"
+#include "jsonout.h"
 #include "message.h"
 #include "progress.h"
 #include "statpage.h"
@@ -83,13 +84,13 @@ static void print_histogram(const char *name, const uint64_t *hist, bool is_time
 		return;
 	printf("    %s\n", name);
 	for (int i = 0; i < PEERLANE_HIST; i++) {
-		char from[32];
+		char from[48];
 		int bar = (int)(40.0 * (double)hist[i] / (double)most + 0.5);
 
 		if (!hist[i])
 			continue;
 		if (is_time)
-			snprintf(from, sizeof(from), "%.4g us", (double)(1ull << i) / 1e3);
+			snprintf(from, sizeof(from), "%s", pl_human_time((double)(1ull << i)).text);
 		else
 			snprintf(from, sizeof(from), "%s", pl_human_size(i ? 1ull << i : 0).text);
 		printf("      from %-12s %12llu %.*s\n", from, (unsigned long long)hist[i], bar,
@@ -117,13 +118,12 @@ static void print_context(const struct pl_statpage *p, const struct pl_stats_pag
 
 	print_op(p, "read", &s->read, rate(&s->read, old ? &old->stats.read : NULL, seconds));
 	print_op(p, "write", &s->write, rate(&s->write, old ? &old->stats.write : NULL, seconds));
-	printf("%8s pool %s of %s (peak %s, %llu waits, %llu refused), %llu in flight, "
-	       "%llu files, %llu buffers, %llu threads\n",
-	       "", pl_human_size(s->pool_bytes).text, pl_human_size(s->pool_limit).text,
-	       pl_human_size(s->pool_peak).text, (unsigned long long)s->pool_waits,
+	printf("%8s pool %s of %s (peak %s, %s, %llu refused), %llu in flight, %s, %s, %s\n", "",
+	       pl_human_size(s->pool_bytes).text, pl_human_size(s->pool_limit).text,
+	       pl_human_size(s->pool_peak).text, pl_human_nr(s->pool_waits, "wait").text,
 	       (unsigned long long)s->pool_failures, (unsigned long long)s->in_flight,
-	       (unsigned long long)s->files, (unsigned long long)s->buffers,
-	       (unsigned long long)s->threads);
+	       pl_human_nr(s->files, "file").text, pl_human_nr(s->buffers, "buffer").text,
+	       pl_human_nr(s->threads, "thread").text);
 	if (!all)
 		return;
 	print_histogram("read sizes", s->read.size_hist, false);
@@ -146,35 +146,26 @@ static void print_text(const struct sample *now, const struct sample *old, bool 
 		print_context(&now->pages[i], earlier(old, &now->pages[i]), seconds, all);
 }
 
-static struct json_object *number(uint64_t n)
-{
-	return json_object_new_uint64(n);
-}
-
 static struct json_object *json_histogram(const uint64_t *hist)
 {
 	struct json_object *list = json_object_new_array();
 
 	for (int i = 0; i < PEERLANE_HIST; i++)
-		json_object_array_add(list, number(hist[i]));
+		json_object_array_add(list, json_object_new_uint64(hist[i]));
 	return list;
 }
 
 static struct json_object *json_op(const struct peerlane_op_stats *op, double bytes_per_s, bool all)
 {
 	struct json_object *o = json_object_new_object();
-	struct json_object *paths = json_object_new_object();
 
-	json_object_object_add(o, "ok", number(op->ok));
-	json_object_object_add(o, "failed", number(op->failed));
-	json_object_object_add(o, "bytes", number(op->bytes));
-	json_object_object_add(o, "ns_sum", number(op->ns_sum));
-	for (int i = 0; i < PEERLANE_PATH_NR; i++)
-		json_object_object_add(paths, peerlane_path_name((enum peerlane_path)i),
-				       number(op->path_bytes[i]));
-	json_object_object_add(o, "path_bytes", paths);
+	pl_jsonout_add_count(o, "ok", op->ok);
+	pl_jsonout_add_count(o, "failed", op->failed);
+	pl_jsonout_add_count(o, "bytes", op->bytes);
+	pl_jsonout_add_count(o, "ns_sum", op->ns_sum);
+	pl_jsonout_add_paths(o, op->path_bytes);
 	if (bytes_per_s >= 0)
-		json_object_object_add(o, "bytes_per_s", json_object_new_double(bytes_per_s));
+		pl_jsonout_add_number(o, "gb_per_s", bytes_per_s / 1e9);
 	if (all) {
 		json_object_object_add(o, "size_hist", json_histogram(op->size_hist));
 		json_object_object_add(o, "lat_hist", json_histogram(op->lat_hist));
@@ -196,7 +187,7 @@ static struct json_object *json_context(const struct pl_statpage *p,
 		{ "pool_peak", s->pool_peak },
 		{ "pool_waits", s->pool_waits },
 		{ "pool_failures", s->pool_failures },
-		{ "files", s->files },
+		{ "nr_files", s->files },
 		{ "buffers", s->buffers },
 		{ "batches", s->batches },
 		{ "in_flight", s->in_flight },
@@ -208,8 +199,8 @@ static struct json_object *json_context(const struct pl_statpage *p,
 	};
 
 	json_object_object_add(o, "pid", json_object_new_int(p->pid));
-	json_object_object_add(o, "program", json_object_new_string(p->page.program));
-	json_object_object_add(o, "backend", json_object_new_string(p->page.backend));
+	pl_jsonout_add_text(o, "program", p->page.program);
+	pl_jsonout_add_text(o, "backend", p->page.backend);
 	json_object_object_add(
 		o, "read",
 		json_op(&s->read, rate(&s->read, old ? &old->stats.read : NULL, seconds), all));
@@ -217,11 +208,11 @@ static struct json_object *json_context(const struct pl_statpage *p,
 		o, "write",
 		json_op(&s->write, rate(&s->write, old ? &old->stats.write : NULL, seconds), all));
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		json_object_object_add(o, rows[i].key, number(rows[i].value));
+		pl_jsonout_add_count(o, rows[i].key, rows[i].value);
 	return o;
 }
 
-static void print_json(const struct sample *now, const struct sample *old, bool all, int style)
+static void print_json(const struct sample *now, const struct sample *old, bool all, bool line)
 {
 	PL_AUTO_JSON struct json_object *root = json_object_new_object();
 	struct json_object *list = json_object_new_array();
@@ -232,7 +223,10 @@ static void print_json(const struct sample *now, const struct sample *old, bool 
 			list,
 			json_context(&now->pages[i], earlier(old, &now->pages[i]), seconds, all));
 	json_object_object_add(root, "contexts", list);
-	puts(json_object_to_json_string_ext(root, style));
+	if (line)
+		pl_jsonout_print_line(root, stdout);
+	else
+		pl_jsonout_print(root, stdout);
 }
 
 static int take(struct sample *s, pid_t pid)
@@ -272,9 +266,7 @@ static int watch(const struct stat_args *args, pid_t pid)
 		if (status)
 			break;
 		if (args->json)
-			print_json(&now, &old, args->all,
-				   args->watch > 0 ? JSON_C_TO_STRING_PLAIN
-						   : JSON_C_TO_STRING_PRETTY);
+			print_json(&now, &old, args->all, args->watch > 0);
 		else
 			print_text(&now, &old, args->all);
 		fflush(stdout);

@@ -210,7 +210,8 @@ void pl_system_report_iommu(struct pl_report *r)
 	pl_report_section(r, "iommu", "IOMMU");
 	pl_report_value(r, "groups", json_object_new_int(groups), NULL, " ");
 	if (nr)
-		pl_report_value(r, "units", units, "hardware", "%d active, %d groups", nr, groups);
+		pl_report_value(r, "units", units, "hardware", "%d active, %s", nr,
+				pl_human_nr((uint64_t)groups, "group").text);
 	else
 		pl_report_value(r, "units", units, "hardware", "none active");
 	dma_words(words, sizeof(words));

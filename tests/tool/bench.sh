@@ -16,7 +16,14 @@ says out 'GB/s'
 [ "$(stat -c %s file)" -eq $((5 << 20)) ] || fail 'wrong size'
 json_row() { json "all($1 for r in d['rows'])"; }
 expect 0 "$tool" bench "${fast[@]}" --json --size 64K file
-json 'd["limit"]["gb_per_s"] > 0 and d["limit"]["source"]'
+# A simulated GPU has no limit, and nothing is compared with it.
+json '"gb_per_s" not in d["limit"] and "no bus" in d["limit"]["source"] and "of_limit" not in d["rows"][0]'
+expect 0 "$tool" bench "${fast[@]}" --size 64K file
+says out 'limit  none: a simulated GPU has no bus to measure'
+grep -q 'of limit' out && fail 'compared with a limit that is not there'
+expect 0 env FAKE_CUDA=1 PEERLANE_LIBCUDA="$FAKE_LIBCUDA" "$tool" bench "${fast[@]}" --backend cuda --size 64K file
+says out 'pinned copy host to GPU, measured now'
+says out 'of limit'
 
 expect 0 "$tool" bench "${fast[@]}" --create --bytes 1200K --size 64K file
 sum=$(cksum <file)

@@ -13,8 +13,13 @@ expect 0 "$tool" bench --cold --verify --peer --repeat 3 --size 64K,1M --plot pl
 json 'd["cache"] == "cold" and all(len(r["passes_gb_per_s"]) == 3 for r in d["rows"])'
 json 'all(r["plain"]["gb_per_s"] > 0 and r["of_plain"] > 0 for r in d["rows"])'
 python3 -c 'import sys, xml.dom.minidom as m; m.parse("plot.svg")' || fail 'the plot is no XML'
-says plot.svg 'limit'
 says plot.svg '1 thread, plain'
+says plot.svg 'plain: pread into host memory, without the GPU'
+grep -q limit plot.svg && fail 'a simulated GPU has no limit to draw'
+expect 0 "$tool" bench --repeat 1 --limit 3 --op write --peer --plot plot.svg file
+says plot.svg 'limit 3 GB/s'
+says plot.svg 'plain: pwrite from host memory'
+says out 'plain  pwrite from host memory, without the GPU'
 expect 0 "$tool" bench --cached --repeat 1 --limit 12.5 --peer --op write --size 1M file
 says out '12.50 GB/s, as given'
 [ "$(cksum <file)" = "$sum" ] || fail 'plain writes changed the file'

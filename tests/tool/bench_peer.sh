@@ -81,7 +81,7 @@ echo '{"gbps": 20}'
 END
 cat >played/tools/peerlane <<'END'
 #!/bin/sh
-echo '{"rows": [{"gb_per_s": 5, "ops_per_s": 5, "p50_us": 1, "cpu_s_per_gb": 1, "path": "copy"}],
+echo '{"rows": [{"gb_per_s": 5, "iops": 5, "p50_us": 1, "cpu_s_per_gb": 1, "path": "copy"}],
 	"limit": {"gb_per_s": 20}}'
 END
 chmod +x played/bench/* played/tools/*

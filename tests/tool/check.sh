@@ -30,7 +30,7 @@ grep -q ': taken' out || grep -q 'taken: ' out || fail 'no path is taken'
 
 expect 1 "$tool" check --json file
 json 'd["status"] == 1 and d["file"]["bytes"] == 300000 and d["gpus"][0]["backend"] == "sim"'
-json 'len(d["read"]["verdicts"]) == 5 and d["read"]["chosen"] and d["write"]["chosen"]'
+json 'len(d["read"]["verdicts"]) == 5 and d["read"]["path"] and d["write"]["path"]'
 json 'sum(v["chosen"] for v in d["read"]["verdicts"]) == 1'
 json 'd["read"]["assumed_bytes"] == 300000 and d["write"]["assumed_bytes"] == 1 << 20'
 json 'd["next"] == "peerlane bench file" and d["verdict"].endswith("; next: " + d["next"])'
@@ -108,7 +108,7 @@ done
 says out 'true, from CUFILE_FORCE_COMPAT_MODE'
 says out 'unknown key "nonsense"'
 expect 1 env CUFILE_ENV_PATH_JSON="$dir/c.json" "$tool" check --cufile --json file
-json 'd["cufile"]["file"].endswith("c.json") and len(d["cufile"]["warnings"]) == 1'
+json 'd["cufile"]["file_name"].endswith("c.json") and len(d["cufile"]["warnings"]) == 1'
 json '[s["value"] for s in d["cufile"]["settings"] if s["key"] == "properties.io_batchsize"] == [99]'
 json 'all(s["from"] and s["use"] for s in d["cufile"]["settings"])'
 expect 1 "$tool" check --json
@@ -117,7 +117,7 @@ json '"cufile" not in d'
 # A namespace of an NVMe controller.
 expect 1 "$tool" check --json nvme:sim:bs=4096,serial=HERE/1
 json 'd["file"]["device"] == "HERE/1" and d["file"]["block_bytes"] == 4096'
-json 'd["file"]["bytes"] == 64 << 20 and d["read"]["chosen"] == d["write"]["chosen"] == "p2p"'
+json 'd["file"]["bytes"] == 64 << 20 and d["read"]["path"] == d["write"]["path"] == "p2p"'
 json 'd["read"]["io_engine"] == "nvme"'
 expect 1 env 'PEERLANE_NVME=sim:serial=A|sim:serial=B,size=1M' "$tool" check nvme:B/1
 says out 'B/1'

@@ -25,7 +25,7 @@ drive=sim:file=$dir/disk,size=64M
 interrupt INT 130 perf --seconds 600 --json "$drive"
 json 'd["interrupted"] and d["rows"][0]["ios"] > 0'
 interrupt TERM 143 latency --count 1G --json "$drive"
-json 'd["interrupted"] and d["commands"] > 0'
+json 'd["interrupted"] and d["ios"] > 0'
 # Nothing ever comes back: not even then does it wait for the time-out.
 interrupt INT 130 read --timeout 3600 --count 1000 --output back "$drive,rule=hold opcode=read nth=1"
 interrupt INT 130 perf --timeout 3600 --seconds 600 "$drive,rule=hold opcode=read"

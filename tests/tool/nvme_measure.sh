@@ -13,7 +13,7 @@ says out '#'
 python3 -c 'import xml.dom.minidom as m; m.parse("plot.svg")' || fail 'the plot is no XML'
 for op in read write randread randwrite; do
 	expect 0 "$tool" nvme latency --json --count 200 --op $op --size 8K "${yes[@]}" sim:bs=4096
-	json "d['op'] == '$op' and d['commands'] == 200 and d['size'] == 8192 and not d['interrupted']"
+	json "d['op'] == '$op' and d['ios'] == 200 and d['io_bytes'] == 8192 and not d['interrupted']"
 	json 'd["min_us"] <= d["p50_us"] <= d["p99_us"] <= d["p99_99_us"] <= d["max_us"]'
 	json 'sum(r["count"] for r in d["histogram"]) == 200'
 done
@@ -23,7 +23,7 @@ says err no/such.svg
 # Depths, sizes (also split ones), queues, both kinds of memory.
 expect 0 "$tool" nvme perf --json --count 500 --size 512,4K,300K --depth 1,17 --queues 1,3 sim:
 json 'len(d["rows"]) == 12 and all(r["ios"] == 500 for r in d["rows"])'
-json 'all(r["bytes"] == r["ios"] * r["size"] and r["iops"] > 0 for r in d["rows"])'
+json 'all(r["bytes"] == r["ios"] * r["io_bytes"] and r["iops"] > 0 for r in d["rows"])'
 json 'sorted({(r["depth"], r["queues"]) for r in d["rows"]}) == [(1, 1), (1, 3), (17, 1), (17, 3)]'
 expect 0 "$tool" nvme perf --count 500 --memory gpu --backend sim --depth 4 --queues 2 sim:
 says out 'gpu memory'

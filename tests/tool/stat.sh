@@ -29,10 +29,14 @@ json 'sum(d["contexts"][0]["read"]["path_bytes"].values()) > 0'
 json 'len(d["contexts"][0]["read"]["size_hist"]) == 64'
 expect 0 "$tool" stat --all $job
 says out 'read sizes'
+# Times and counts as people write them: no exponent, and one file is no "files".
+grep -qE '[0-9]e[+-][0-9]|[^0-9]1 (files|buffers|threads|waits)' out && fail "odd numbers: $(cat out)"
+grep -qE 'from [0-9.]+ (us|ms|s) ' out || fail "no times: $(cat out)"
+says out ', 1 file, '
 expect 0 "$tool" stat --watch 0.2 --count 3 --json $job
 [ "$(wc -l <out)" -eq 3 ] || fail "watch: $(wc -l <out) lines"
 tail -n 1 out >last && mv last out
-json 'd["contexts"][0]["read"]["bytes_per_s"] > 0'
+json 'd["contexts"][0]["read"]["gb_per_s"] > 0'
 expect 0 "$tool" stat --watch 0.2 --count 2 $job
 
 # Watching ends with status 1 when the process does.
