@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "error.h"
 #include "compare.h"
+#include "folder.h"
 #include "human.h"
 #include "message.h"
 #include "progress.h"
@@ -49,6 +50,7 @@ static const struct pl_option options[] = {
 struct copy {
 	const struct cp_args *args;
 	const char *src, *dst;
+	char into[PATH_MAX]; /* DST, where that is a folder */
 	char dir[PATH_MAX];
 	char temp[PATH_MAX];
 	int src_fd, dst_fd;
@@ -73,16 +75,18 @@ static int open_source(struct copy *c)
 	return 0;
 }
 
-static int check_target(const struct copy *c)
+static int check_target(struct copy *c)
 {
 	struct stat st;
 
+	if (pl_folder_enter(&c->dst, pl_folder_base(c->src).text, c->into, sizeof(c->into)))
+		return -1;
 	if (!stat(c->dst, &st) && st.st_dev == c->st.st_dev && st.st_ino == c->st.st_ino) {
 		pl_message_error("%s and %s are the same file", c->src, c->dst);
 		return -1;
 	}
 	if (!stat(c->dst, &st) && S_ISDIR(st.st_mode)) {
-		pl_message_error("%s: is a directory; name the file to make in it", c->dst);
+		pl_message_error("%s: is a directory, and cannot be replaced by a file", c->dst);
 		return -1;
 	}
 	if (lstat(c->dst, &st))
@@ -277,7 +281,8 @@ const struct pl_command pl_command_cp = {
 	.summary = "Copy a file through GPU memory, and verify the copy.",
 	.args = "[options] SRC DST",
 	.detail = "Reads SRC into GPU memory and writes it from there to a temporary file beside "
-		  "DST, which gets the name DST when all is done. Holes stay holes, the mode is "
+		  "DST, which gets the name DST when all is done. If DST is a folder, the copy "
+		  "goes into it under SRC's name. Holes stay holes, the mode is "
 		  "kept. A copy that fails or is interrupted leaves nothing behind.",
 	.exits = "0  copied\n"
 		 "1  not copied; nothing was left behind\n"

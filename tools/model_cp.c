@@ -2,6 +2,7 @@
 /* peerlane model cp: a model through GPU memory into one new safetensors file. */
 #include "cleanup.h"
 #include "commands.h"
+#include "folder.h"
 #include "human.h"
 #include "message.h"
 #include "model_use.h"
@@ -10,7 +11,9 @@
 #include "stop.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct cp_args {
 	struct pl_model_gpu gpu;
@@ -125,12 +128,25 @@ static void say(const char *what, const struct peerlane_model_stats *s)
 	       s->ns ? (double)s->bytes / (double)s->ns : 0, pl_route_name(&route).text);
 }
 
+/* One file keeps its name. The shards of a model become one file, which gets the usual one. */
+static struct pl_folder_base name_in_folder(const char *model)
+{
+	struct pl_folder_base base = pl_folder_base(model);
+	const char *dot = strrchr(base.text, '.');
+	struct stat st;
+
+	if (stat(model, &st) || !S_ISREG(st.st_mode) || (dot && !strcmp(dot, ".json")))
+		snprintf(base.text, sizeof(base.text), "model.safetensors");
+	return base;
+}
+
 static int run(const struct pl_command *self, int argc, char **argv)
 {
 	struct cp_args args = { .align = 4096 };
 	struct peerlane_model_stats loaded, saved;
 	struct pl_model_use u;
 	int err, status, first = pl_option_parse(self, argc, argv, &args, &status);
+	char into[PATH_MAX];
 	const char *path;
 
 	if (first < 0)
@@ -141,6 +157,8 @@ static int run(const struct pl_command *self, int argc, char **argv)
 				 (unsigned long long)args.align);
 		return PL_EXIT_USAGE;
 	}
+	if (pl_folder_enter(&path, name_in_folder(argv[first]).text, into, sizeof(into)))
+		return 1;
 	if (!args.force && !access(path, F_OK)) {
 		pl_message_error("%s: exists; --force replaces it", path);
 		return 1;
@@ -156,7 +174,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	if (!err)
 		err = save(&u, &args, path, &saved);
 	if (!err) {
-		printf("%s -> %s: %zu tensors, %s\n", argv[first], path, u.nr,
+		printf("%s -> %s: %s, %s\n", argv[first], path, pl_human_nr(u.nr, "tensor").text,
 		       pl_human_size(u.info.bytes).text);
 		say("load", &loaded);
 		say("save", &saved);
@@ -170,7 +188,9 @@ const struct pl_command pl_command_model_cp = {
 	.summary = "Copy a model through GPU memory into one file.",
 	.args = "[options] MODEL FILE",
 	.detail = "Loads all tensors into GPU memory and saves them from there, in the order of "
-		  "safetensors' own writer. The shards of a model become one file. FILE gets its "
+		  "safetensors' own writer. The shards of a model become one file. If FILE is a "
+		  "folder, the "
+		  "copy goes into it. FILE gets its "
 		  "name when all of it is written; a copy that fails or is interrupted leaves "
 		  "nothing behind.",
 	.exits = "0  copied\n"

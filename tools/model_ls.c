@@ -3,9 +3,11 @@
 #include "cleanup.h"
 #include "commands.h"
 #include "human.h"
+#include "jsonout.h"
 #include "message.h"
 #include "model_use.h"
 
+#include <limits.h>
 #include <string.h>
 
 struct ls_args {
@@ -87,12 +89,12 @@ static struct json_object *tensor_json(const struct pl_model_use *u, size_t i)
 
 	for (unsigned int d = 0; d < t.nr_dims; d++)
 		json_object_array_add(shape, json_object_new_uint64(t.shape[d]));
-	json_object_object_add(o, "name", json_object_new_string(t.name));
-	json_object_object_add(o, "dtype", json_object_new_string(peerlane_dtype_name(t.dtype)));
+	pl_jsonout_add_text(o, "name", t.name);
+	pl_jsonout_add_text(o, "dtype", peerlane_dtype_name(t.dtype));
 	json_object_object_add(o, "shape", shape);
-	json_object_object_add(o, "bytes", json_object_new_uint64(t.bytes));
-	json_object_object_add(o, "file", json_object_new_uint64(t.file));
-	json_object_object_add(o, "offset", json_object_new_uint64(t.offset));
+	pl_jsonout_add_count(o, "bytes", t.bytes);
+	pl_jsonout_add_count(o, "file_index", t.file);
+	pl_jsonout_add_count(o, "offset", t.offset);
 	return o;
 }
 
@@ -104,67 +106,95 @@ static struct json_object *file_json(const struct pl_model_use *u, unsigned int 
 
 	for (size_t k = 0; k < f.nr_metadata; k++)
 		if (!peerlane_model_metadata(u->model, i, k, &key, &value))
-			json_object_object_add(metadata, key, json_object_new_string(value));
-	json_object_object_add(o, "path", json_object_new_string(f.path));
-	json_object_object_add(o, "bytes", json_object_new_uint64(f.bytes));
-	json_object_object_add(o, "data_offset", json_object_new_uint64(f.data_offset));
+			pl_jsonout_add_text(metadata, key, value);
+	pl_jsonout_add_text(o, "file_name", f.path);
+	pl_jsonout_add_count(o, "bytes", f.bytes);
+	pl_jsonout_add_count(o, "data_offset", f.data_offset);
 	json_object_object_add(o, "metadata", metadata);
 	return o;
 }
 
-static void print_json(const struct pl_model_use *u)
+static struct json_object *model_json(const struct pl_model_use *u, const char *path)
 {
-	PL_AUTO_JSON struct json_object *root = json_object_new_object();
+	struct json_object *o = json_object_new_object();
 	struct json_object *files = json_object_new_array(), *tensors = json_object_new_array();
 
 	for (unsigned int i = 0; i < u->info.nr_files; i++)
 		json_object_array_add(files, file_json(u, i));
 	for (size_t i = 0; i < u->info.nr_tensors; i++)
 		json_object_array_add(tensors, tensor_json(u, i));
-	json_object_object_add(root, "bytes", json_object_new_uint64(u->info.bytes));
-	json_object_object_add(root, "files", files);
-	json_object_object_add(root, "tensors", tensors);
-	puts(json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
-							  JSON_C_TO_STRING_NOSLASHESCAPE));
+	pl_jsonout_add_text(o, "file_name", path);
+	pl_jsonout_add_count(o, "bytes", u->info.bytes);
+	json_object_object_add(o, "files", files);
+	json_object_object_add(o, "tensors", tensors);
+	return o;
+}
+
+static void print_model(const struct pl_model_use *u, bool metadata)
+{
+	print_tensors(u);
+	printf("%s, %s, in %s\n", pl_human_nr(u->info.nr_tensors, "tensor").text,
+	       pl_human_size(u->info.bytes).text, pl_human_nr(u->info.nr_files, "file").text);
+	if (metadata)
+		print_metadata(u);
+}
+
+/* Models that cannot be read are named, and the others listed. Returns how many could not. */
+static int list(const struct ls_args *args, char **paths, int nr, struct json_object *models)
+{
+	/* Nothing goes to a GPU. */
+	const struct pl_model_gpu gpu = { .backend = "sim" };
+	struct pl_model_use u;
+	int failed = 0;
+
+	for (int i = 0; i < nr; i++) {
+		/* What is printed and what is said stay in order. */
+		fflush(stdout);
+		if (pl_model_use_open(&u, &gpu, paths[i])) {
+			failed++;
+			continue;
+		}
+		if (args->json) {
+			json_object_array_add(models, model_json(&u, paths[i]));
+		} else {
+			if (nr > 1)
+				printf("%s%s:\n", i ? "\n" : "", paths[i]);
+			print_model(&u, args->metadata);
+		}
+		pl_model_use_close(&u);
+	}
+	return failed;
 }
 
 static int run(const struct pl_command *self, int argc, char **argv)
 {
-	/* Nothing goes to a GPU. */
-	const struct pl_model_gpu gpu = { .backend = "sim" };
+	PL_AUTO_JSON struct json_object *root = NULL;
+	struct json_object *models;
 	struct ls_args args = { 0 };
-	struct pl_model_use u;
-	int status, first = pl_option_parse(self, argc, argv, &args, &status);
+	int failed, status, first = pl_option_parse(self, argc, argv, &args, &status);
 
 	if (first < 0)
 		return status;
-	if (pl_model_use_open(&u, &gpu, argv[first]))
-		return 1;
-	if (args.json) {
-		print_json(&u);
-	} else {
-		print_tensors(&u);
-		printf("%zu tensors, %s, in %u file%s\n", u.info.nr_tensors,
-		       pl_human_size(u.info.bytes).text, u.info.nr_files,
-		       u.info.nr_files == 1 ? "" : "s");
-		if (args.metadata)
-			print_metadata(&u);
-	}
-	pl_model_use_close(&u);
-	return 0;
+	root = json_object_new_object();
+	models = json_object_new_array();
+	json_object_object_add(root, "models", models);
+	failed = list(&args, argv + first, argc - first, models);
+	if (args.json && failed < argc - first)
+		pl_jsonout_print(root, stdout);
+	return failed > 0;
 }
 
 const struct pl_command pl_command_model_ls = {
 	.name = "model ls",
-	.summary = "List the tensors of a model.",
-	.args = "[options] MODEL",
+	.summary = "List the tensors of models.",
+	.args = "[options] MODEL...",
 	.detail = "Checks the headers of all files and lists the tensors with their types, shapes "
 		  "and sizes, in the order of the data.",
 	.exits = "0  printed\n"
-		 "1  the model cannot be read or is malformed; the message names the tensor\n"
+		 "1  a model cannot be read or is malformed; the message names the tensor\n"
 		 "2  the options are wrong",
 	.options = options,
 	.min_args = 1,
-	.max_args = 1,
+	.max_args = UINT_MAX,
 	.run = run,
 };

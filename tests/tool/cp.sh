@@ -52,8 +52,20 @@ expect 1 "$tool" cp src dangling
 expect 0 "$tool" cp --force src dangling
 [ ! -L dangling ] || fail 'the link is still there'
 mkdir folder
+mkdir folder/src
 expect 1 "$tool" cp src folder
-says err 'is a directory'
+says err 'folder/src: is a directory'
+rmdir folder/src
+# A copy into a folder has the source's name.
+expect 0 "$tool" cp src folder
+same src folder/src
+expect 1 "$tool" cp src folder/
+says err 'folder/src: exists; --force'
+expect 0 "$tool" cp --force ./src folder/
+says out './src -> folder/src: '
+expect 1 "$tool" cp src nowhere/
+says err 'nowhere/: is not a folder'
+(cd folder && expect 1 "$tool" cp --force src . && says err 'same file')
 expect 1 "$tool" cp folder new
 says err 'is a directory'
 expect 1 "$tool" cp missing new

@@ -40,9 +40,49 @@ says out 'two.safetensors'
 says out 'format: other'
 says out '4 tensors'
 expect 0 "$tool" model ls --json .
-json 'len(d["tensors"]) == 4 and d["bytes"] == 1070004 and len(d["files"]) == 2'
-json '[t for t in d["tensors"] if t["name"] == "c"][0]["shape"] == [0, 2]'
-json 'd["files"][1]["metadata"] == {"format": "other", "x": "y"}'
+model='d["models"][0]'
+json "len($model['tensors']) == 4 and $model['bytes'] == 1070004 and len($model['files']) == 2"
+json "[t for t in $model['tensors'] if t['name'] == 'c'][0]['shape'] == [0, 2]"
+json "$model['files'][1]['metadata'] == {'format': 'other', 'x': 'y'}"
+
+# Several: each under its name, and one that cannot be read keeps nobody else from being listed.
+expect 0 "$tool" model ls one.safetensors two.safetensors
+[ "$(grep -cE '^(one|two).safetensors:$' out)" -eq 2 ] || fail "names: $(cat out)"
+expect 1 "$tool" model ls missing one.safetensors
+says err 'missing: No such file'
+says out '3 tensors'
+expect 0 "$tool" model ls --json one.safetensors two.safetensors
+json '[m["file_name"] for m in d["models"]] == ["one.safetensors", "two.safetensors"]'
+json '[len(m["tensors"]) for m in d["models"]] == [3, 2]'
+expect 1 "$tool" model ls --json one.safetensors missing
+json 'len(d["models"]) == 1'
+expect 1 "$tool" model ls --json missing
+[ ! -s out ] || fail 'JSON of no model'
+
+# A folder whose one model has a name of its own; several without an index are not guessed at.
+mkdir folder
+cp one.safetensors folder/weights.safetensors
+echo '{}' >folder/config.json
+expect 0 "$tool" model ls folder
+says out '3 tensors'
+expect 0 "$tool" model load folder
+expect 0 "$tool" model verify folder
+cp two.safetensors folder/more.safetensors
+expect 1 "$tool" model ls folder
+says err 'folder: 2 safetensors files and no index; name one of them'
+rm -r folder
+
+# Into a folder: a file keeps its name, shards become model.safetensors.
+mkdir into
+expect 0 "$tool" model cp one.safetensors into/
+says out 'one.safetensors -> into/one.safetensors: 3 tensors'
+expect 1 "$tool" model cp one.safetensors into
+says err 'into/one.safetensors: exists; --force'
+expect 0 "$tool" model cp . into
+expect 0 "$tool" model verify into/model.safetensors
+expect 1 "$tool" model cp one.safetensors nowhere/
+says err 'nowhere/: is not a folder'
+rm -r into
 
 for options in '' --host --per-tensor --checksum --cold '--cached --repeat 3'; do
 	# shellcheck disable=SC2086 # several words
@@ -52,8 +92,8 @@ for options in '' --host --per-tensor --checksum --cold '--cached --repeat 3'; d
 	says out 'limit'
 done
 expect 0 "$tool" model load --json --repeat 2 one.safetensors
-json 'd["backend"] == "sim" and d["bytes"] == 1000007 and d["tensors"] == 3 and len(d["passes"]) == 2'
-json 'd["requests"] == 2 and d["limit_gbps"] > 0 and sum(d["path_bytes"].values()) == d["bytes"]'
+json 'd["backend"] == "sim" and d["bytes"] == 1000007 and d["nr_tensors"] == 3 and len(d["passes_gb_per_s"]) == 2'
+json 'd["requests"] == 2 and "gb_per_s" not in d["limit"] and "no bus" in d["limit"]["source"] and sum(d["path_bytes"].values()) == d["bytes"]'
 
 for options in '' --host --per-tensor; do
 	# shellcheck disable=SC2086 # several words
@@ -74,8 +114,8 @@ for tensor in a s d c; do
 	same want got
 done
 expect 0 "$tool" model ls --json whole.safetensors
-json 'd["files"][0]["data_offset"] % 4096 == 0 and d["files"][0]["metadata"]["format"] == "pt"'
-json 'd["files"][0]["metadata"]["x"] == "y" and len(d["files"][0]["metadata"]["peerlane.xxh3:a"]) == 16'
+json "$model['files'][0]['data_offset'] % 4096 == 0 and $model['files'][0]['metadata']['format'] == 'pt'"
+json "$model['files'][0]['metadata']['x'] == 'y' and len($model['files'][0]['metadata']['peerlane.xxh3:a']) == 16"
 expect 0 "$tool" model verify whole.safetensors
 # One bit: the load itself does not see it, the checksum does.
 printf '\xff' | dd of=whole.safetensors bs=1 seek=50000 conv=notrunc status=none
