@@ -28,6 +28,7 @@ static const struct pl_option options[] = {
 	{ "spoil", PL_OPTION_SIZE, AT(spoil), "N",
 	  "Change a byte of block N first, to see that it is found.", 0, 0x1p40 },
 	PL_GPU_COUNT_OPTION(struct array_args),
+	PL_GPU_SECONDS_OPTION(struct array_args),
 	PL_GPU_OPTIONS(struct array_args),
 	{ 0 },
 };
@@ -67,8 +68,11 @@ static int measure_cache(struct pl_gpu_bench *b, struct pl_gpu_cache *c, struct 
 	if (err)
 		return err;
 	c->k.per_warp = (b->args.count + k.nr_warps - 1) / k.nr_warps;
+	err = pl_gpu_bench_fit(b, &pl_gpu_kernel_pages, k.nr_warps, &c->k, &c->k.per_warp,
+			       k.nr_warps);
 	row->ios = c->k.per_warp * k.nr_warps;
-	err = measure_hits(b, c, row);
+	if (!err)
+		err = measure_hits(b, c, row);
 	if (err)
 		return err;
 	/* The same pages of memory without a cache: as much as the cache has. */

@@ -108,7 +108,7 @@ int pl_gpu_bare_measure(struct pl_gpu_bench *b, struct pl_gpu_row *row)
 	};
 	struct plk_bare k = {
 		.counts = b->run.counts,
-		.per_lane = pl_gpu_bench_per_lane(b, row),
+		.per_lane = row->ios / row->threads,
 		.timeout_ns = PL_GPU_TIMEOUT_NS,
 		.nr_warps = nr,
 		.depth = DEPTH,

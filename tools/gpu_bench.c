@@ -12,6 +12,7 @@
 
 #define DEFAULT_QUEUES 128u
 #define DEFAULT_DEPTH 1024u
+#define FIT_LEAST 16u /* I/O of each lane: fewer would measure the launch */
 
 static const struct pl_option_list gpu_threads = { 7,
 						   { 512, 1024, 2048, 4096, 8192, 16384, 32768 } };
@@ -221,6 +222,28 @@ int pl_gpu_bench_pass(struct pl_gpu_bench *b, const struct pl_gpu_kernel *kernel
 		return -EIO;
 	}
 	return 0;
+}
+
+int pl_gpu_bench_fit(struct pl_gpu_bench *b, const struct pl_gpu_kernel *kernel,
+		     unsigned int nr_warps, void *args, uint64_t *each, uint64_t nr)
+{
+	const uint64_t most = *each, least = most < FIT_LEAST ? most : FIT_LEAST;
+	double seconds = 0, fits;
+	int err = 0;
+
+	if (b->args.seconds <= 0)
+		return 0;
+	/* Longer and longer, so that what a launch costs does not count for much. */
+	for (*each = least;; *each = *each < most / 4 ? *each * 4 : most) {
+		err = pl_gpu_bench_pass(b, kernel, nr_warps, args, *each * nr, &seconds);
+		if (pl_stop_requested())
+			err = -ECANCELED;
+		if (err || *each == most || seconds >= b->args.seconds / 4)
+			break;
+	}
+	fits = seconds > 0 ? (double)*each * b->args.seconds / seconds : (double)most;
+	*each = fits >= (double)most ? most : fits > (double)least ? (uint64_t)fits : least;
+	return err;
 }
 
 static int by_size(const void *a, const void *b)

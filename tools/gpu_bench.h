@@ -16,6 +16,7 @@ struct pl_gpu_args {
 	struct pl_option_list threads;
 	unsigned int queues, depth, proxies, repeat, gpu;
 	uint64_t count; /* of the row that was begun last, if it was not given */
+	double seconds; /* 0: no limit */
 	const char *backend;
 	bool json, progress;
 };
@@ -94,6 +95,13 @@ struct pl_gpu_args {
 			1, 1e12                                                                    \
 	}
 
+#define PL_GPU_SECONDS_OPTION(type)                                                                \
+	{                                                                                          \
+		"seconds", PL_OPTION_DECIMAL, offsetof(type, common.seconds), "SECONDS",           \
+			"Do fewer I/O in a pass than --count says, where they would take longer.", \
+			0.001, 1e6                                                                 \
+	}
+
 #define PL_GPU_EXITS                                                                               \
 	"0  measured, and the data were right\n"                                                   \
 	"1  an error, or wrong data\n"                                                             \
@@ -139,6 +147,12 @@ int pl_gpu_bench_shut(struct peerlane_device *dev, int err);
 /* One run of a kernel in which so many I/O must succeed, and nothing may be wrong. */
 int pl_gpu_bench_pass(struct pl_gpu_bench *b, const struct pl_gpu_kernel *kernel,
 		      unsigned int nr_warps, void *args, uint64_t expected, double *seconds);
+/*
+ * With --seconds, makes passes of the kernel short enough: *@each, a member of @args, is the I/O of each of @nr lanes
+ * or warps in a pass, and is lowered if need be.
+ */
+int pl_gpu_bench_fit(struct pl_gpu_bench *b, const struct pl_gpu_kernel *kernel,
+		     unsigned int nr_warps, void *args, uint64_t *each, uint64_t nr);
 /* Several, after one that is not counted; the middle time. Also ended by a signal: -ECANCELED. */
 int pl_gpu_bench_passes(struct pl_gpu_bench *b, const struct pl_gpu_kernel *kernel,
 			unsigned int nr_warps, void *args, uint64_t expected, double *seconds);

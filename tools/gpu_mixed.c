@@ -29,6 +29,7 @@ static const struct pl_option options[] = {
 	{ "spoil", PL_OPTION_FLAG, AT(spoil), NULL,
 	  "Change a byte of what was written, to see that it is found.", 0, 0 },
 	PL_GPU_COUNT_OPTION(struct mixed_args),
+	PL_GPU_SECONDS_OPTION(struct mixed_args),
 	PL_GPU_OPTIONS(struct mixed_args),
 	{ 0 },
 };
@@ -104,8 +105,10 @@ static int measure_cache(struct pl_gpu_bench *b, const struct mixed_args *a, str
 	int err;
 
 	k.per_warp = pl_gpu_bench_per_lane(b, row);
+	err = pl_gpu_bench_fit(b, &pl_gpu_kernel_mixed, k.nr_warps, &k, &k.per_warp, row->threads);
 	row->ios = k.per_warp * row->threads;
-	err = measure_passes(b, &k, row, &row->seconds);
+	if (!err)
+		err = measure_passes(b, &k, row, &row->seconds);
 	if (err)
 		return err;
 	k.order = PLK_SWEEP;

@@ -21,6 +21,7 @@ static const struct pl_option options[] = {
 	{ "spoil", PL_OPTION_SIZE, AT(spoil), "N",
 	  "Change a byte of block N first, to see that it is found.", 0, 0x1p40 },
 	PL_GPU_COUNT_OPTION(struct read_args),
+	PL_GPU_SECONDS_OPTION(struct read_args),
 	PL_GPU_OPTIONS(struct read_args),
 	{ 0 },
 };
@@ -98,7 +99,7 @@ static int run(const struct pl_command *self, int argc, char **argv)
 	b.result.limit_name = "direct IOPS";
 	b.result.limit =
 		"kernels that read the same pinned host memory themselves, one warp a read";
-	pl_gpu_reads_tell(&b, (uint32_t)args.size, args.bytes);
+	pl_gpu_reads_tell(&b, (uint32_t)args.size, args.bytes, false);
 	return pl_gpu_bench_close(&b, measure(&b, &args));
 }
 

@@ -7,11 +7,15 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define PART ((size_t)8 << 20) /* less is not worth a thread */
 #define MOST_PARTS 64u
+#define SAMPLES 64
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
 
 struct part {
 	pthread_t thread;
@@ -118,7 +122,6 @@ int pl_gpu_reads_init(struct pl_gpu_reads *r, struct pl_gpu_bench *b, struct pl_
 		.block_bytes = space.block_bytes,
 		.nsid = space.nsid,
 	};
-	row->ios = r->k.per_lane * row->threads;
 	return 0;
 }
 
@@ -140,8 +143,14 @@ int pl_gpu_reads_verify(struct pl_gpu_reads *r)
 
 int pl_gpu_reads_measure(struct pl_gpu_reads *r)
 {
-	return pl_gpu_bench_passes(r->bench, &pl_gpu_kernel_read, r->k.nr_warps, &r->k, r->row->ios,
-				   &r->row->seconds);
+	int err = pl_gpu_bench_fit(r->bench, &pl_gpu_kernel_read, r->k.nr_warps, &r->k,
+				   &r->k.per_lane, r->row->threads);
+
+	r->row->ios = r->k.per_lane * r->row->threads;
+	if (!err)
+		err = pl_gpu_bench_passes(r->bench, &pl_gpu_kernel_read, r->k.nr_warps, &r->k,
+					  r->row->ios, &r->row->seconds);
+	return err;
 }
 
 int pl_gpu_reads_direct(struct pl_gpu_reads *r, const char *memory)
@@ -178,7 +187,63 @@ int pl_gpu_reads_latency(struct pl_gpu_reads *r)
 	return 0;
 }
 
-void pl_gpu_reads_tell(struct pl_gpu_bench *b, uint32_t io_bytes, uint64_t bytes)
+/* What a lane brought must be in one of its two pieces. */
+static int compare_lane(struct pl_gpu_reads *r, int fd, uint64_t place, const char *memory,
+			char *scratch, bool spoil)
+{
+	const size_t bytes = r->k.bytes;
+	const off_t at = (off_t)(place * bytes);
+	ssize_t n = pread(fd, scratch, bytes, at);
+	int err = pl_kmem_get(&r->bench->run.kmem, scratch + bytes, memory, 2 * bytes);
+
+	if (n != (ssize_t)bytes || err) {
+		err = err ? err : n < 0 ? -errno : -EIO;
+		return pl_gpu_bench_complain("verify", err);
+	}
+	if (spoil)
+		scratch[0] ^= 1;
+	if (!memcmp(scratch, scratch + bytes, bytes) ||
+	    !memcmp(scratch, scratch + 2 * bytes, bytes))
+		return 0;
+	pl_message_error("wrong data in the read at byte %lld of the file", (long long)at);
+	return -EBADMSG;
+}
+
+/* One read of each lane, of which nothing can be left from before. */
+static int sample_once(struct pl_gpu_reads *r, int fd, uint64_t seed, uint64_t spoil, char *scratch)
+{
+	const uint64_t nr = r->row->threads;
+	struct plk_read k = r->k;
+	double seconds;
+	int err = 0;
+
+	k.per_lane = 1;
+	k.seed = seed;
+	memset(scratch, 0xa5, 2 * (size_t)k.bytes);
+	for (uint64_t i = 0; !err && i < nr; i++)
+		err = pl_kmem_put(&r->bench->run.kmem, k.memory + 2 * i * k.bytes, scratch,
+				  2 * (size_t)k.bytes);
+	if (!err)
+		err = pl_gpu_bench_pass(r->bench, &pl_gpu_kernel_read, k.nr_warps, &k, nr,
+					&seconds);
+	for (uint64_t i = 0; !err && i < nr; i++)
+		err = compare_lane(r, fd, plk_below_(plk_mix(seed + i), k.nr_ios),
+				   k.memory + 2 * i * k.bytes, scratch, i == spoil);
+	return err;
+}
+
+int pl_gpu_reads_sample(struct pl_gpu_reads *r, int fd, uint64_t spoil)
+{
+	char *scratch = malloc(3 * (size_t)r->k.bytes);
+	int err = scratch ? 0 : pl_gpu_bench_complain("verify", -ENOMEM);
+
+	for (uint64_t nr = 0; !err && nr < SAMPLES; nr += r->row->threads)
+		err = sample_once(r, fd, (nr + 1) << 32, spoil - nr, scratch);
+	free(scratch);
+	return err;
+}
+
+void pl_gpu_reads_tell(struct pl_gpu_bench *b, uint32_t io_bytes, uint64_t bytes, bool sampled)
 {
 	const unsigned int registers = pl_gpu_run_registers(&pl_gpu_kernel_read);
 
@@ -188,9 +253,10 @@ void pl_gpu_reads_tell(struct pl_gpu_bench *b, uint32_t io_bytes, uint64_t bytes
 			pl_human_size(bytes).text);
 	pl_report_value(&b->report, "bytes", json_object_new_int64((int64_t)bytes), NULL, "-");
 	pl_report_value(&b->report, "verified", json_object_new_boolean(true), NULL, "-");
-	pl_report_text(&b->report, "verification", "verified",
-		       "before each row all blocks, every byte, through its queues; then each "
-		       "read succeeded");
+	pl_report_text(&b->report, "verification", "verified", "%s; then each read succeeded",
+		       sampled ? "before each row " STRING(SAMPLES) " random reads or more against "
+								    "pread"
+			       : "before each row all blocks, every byte, through its queues");
 	pl_report_value(&b->report, "registers", json_object_new_int64(registers), "registers",
 			"%u a thread (ptxas for sm_90)", registers);
 }

@@ -32,7 +32,12 @@ int pl_gpu_reads_measure(struct pl_gpu_reads *r);
 int pl_gpu_reads_direct(struct pl_gpu_reads *r, const char *memory);
 /* One read after the other, each of a block that the last one named; for the report. */
 int pl_gpu_reads_latency(struct pl_gpu_reads *r);
-/* Facts about the data, for the report. */
-void pl_gpu_reads_tell(struct pl_gpu_bench *b, uint32_t io_bytes, uint64_t bytes);
+/*
+ * For a file that holds something else: some random reads, compared with what pread gives. With @spoil below their
+ * number, that one is taken to be wrong.
+ */
+int pl_gpu_reads_sample(struct pl_gpu_reads *r, int fd, uint64_t spoil);
+/* Facts about the data, for the report; @sampled: pl_gpu_reads_sample() is what verifies. */
+void pl_gpu_reads_tell(struct pl_gpu_bench *b, uint32_t io_bytes, uint64_t bytes, bool sampled);
 
 #endif

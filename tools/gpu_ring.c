@@ -11,6 +11,7 @@ struct ring_args {
 
 static const struct pl_option options[] = {
 	PL_GPU_COUNT_OPTION(struct ring_args),
+	PL_GPU_SECONDS_OPTION(struct ring_args),
 	PL_GPU_OPTIONS(struct ring_args),
 	{ 0 },
 };
@@ -36,8 +37,11 @@ static int measure_queues(struct pl_gpu_bench *b, struct pl_gpu_row *row)
 		.nr_queues = row->queues,
 		.lanes = b->run.lanes,
 	};
+	err = pl_gpu_bench_fit(b, &pl_gpu_kernel_ring, k.nr_warps, &k, &k.per_lane, row->threads);
 	row->ios = k.per_lane * row->threads;
-	err = pl_gpu_bench_passes(b, &pl_gpu_kernel_ring, k.nr_warps, &k, row->ios, &row->seconds);
+	if (!err)
+		err = pl_gpu_bench_passes(b, &pl_gpu_kernel_ring, k.nr_warps, &k, row->ios,
+					  &row->seconds);
 	return pl_gpu_bench_shut(dev, err);
 }
 

@@ -41,6 +41,13 @@ struct work_args {
 		  "Bytes of a page, a power of two from 512 to 64K (default 4K).",                 \
 		  512,                                                                             \
 		  65536 },                                                                         \
+		{ "seconds",                                                                       \
+		  PL_OPTION_DECIMAL,                                                               \
+		  AT(common.seconds),                                                              \
+		  "SECONDS",                                                                       \
+		  "Begin no other run of a row after this time, even if --repeat says so.",        \
+		  0.001,                                                                           \
+		  1e6 },                                                                           \
 		{ "spoil",                                                                         \
 		  PL_OPTION_FLAG,                                                                  \
 		  AT(spoil),                                                                       \
@@ -117,17 +124,22 @@ static int run_once(struct pl_gpu_work *w, struct pl_gpu_cache *c, enum source s
 static int run_some(struct pl_gpu_work *w, struct pl_gpu_cache *c, enum source source, char *copy,
 		    double *seconds, double *first)
 {
-	double times[101];
+	const double most = w->bench->args.seconds;
+	double times[101], spent = 0;
+	unsigned int nr = 0;
 	int err = 0;
 
-	for (unsigned int i = 0; !err && i <= w->bench->args.repeat; i++) {
-		err = run_once(w, c, source, copy, &times[i]);
+	/* One that counts is run in any case. */
+	while (!err && nr <= w->bench->args.repeat && (nr < 2 || most <= 0 || spent < most)) {
+		err = run_once(w, c, source, copy, &times[nr]);
 		if (pl_stop_requested())
 			err = -ECANCELED;
+		spent += err ? 0 : times[nr++];
 	}
 	if (err)
 		return err;
-	*seconds = pl_gpu_bench_middle(times + 1, w->bench->args.repeat);
+	w->nr_runs = nr;
+	*seconds = pl_gpu_bench_middle(times + 1, nr - 1);
 	if (first)
 		*first = times[0];
 	return 0;
@@ -150,7 +162,7 @@ static int tell_array(struct pl_gpu_work *w, struct pl_gpu_cache *c, double firs
 			"%s, %llu miss%s, %s; %s read in %s", pl_human_nr(s.hits, "hit").text,
 			(unsigned long long)s.misses, s.misses == 1 ? "" : "es",
 			pl_human_nr(s.evictions, "eviction").text, pl_human_size(s.bytes_read).text,
-			pl_human_nr(b->args.repeat + 1, "run").text);
+			pl_human_nr(w->nr_runs, "run").text);
 	pl_report_value(&b->report, "misses", json_object_new_int64((int64_t)s.misses), NULL, "-");
 	pl_report_value(&b->report, "evictions", json_object_new_int64((int64_t)s.evictions), NULL,
 			"-");

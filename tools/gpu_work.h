@@ -11,6 +11,7 @@ struct pl_gpu_work {
 	char *memory; /* the data, as the CPU sees them */
 	uint64_t bytes;
 	uint32_t nr_warps;	/* of the kernels */
+	uint32_t nr_runs;	/* of the source that was measured last */
 	uint32_t edges;		/* of a vertex, on average */
 	bool ordered;		/* rows lie in the order of their keys */
 	struct plk_array shape; /* what kernels must know of the data; the rest is not looked at */

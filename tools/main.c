@@ -7,6 +7,7 @@
 #include <peerlane/peerlane.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct pl_command *const commands[] = {
 	&pl_command_check, &pl_command_bench, &pl_command_cp,
@@ -95,6 +96,11 @@ static int run(const struct pl_command *cmd, int argc, char **argv)
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
 		pl_option_help(cmd);
 		return 0;
+	}
+	if (find_sub(cmd, "file") && !access(argv[1], F_OK)) {
+		pl_message_error("'%s' is no command; 'peerlane %s file %s' reads that file",
+				 argv[1], cmd->name, argv[1]);
+		return PL_EXIT_USAGE;
 	}
 	return unknown("command", argv[1]);
 }

@@ -12,6 +12,11 @@ _peerlane_commands() {
 	"$@" 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\).*/\1/p'
 }
 
+# Processes that have a context open.
+_peerlane_pids() {
+	"$1" stat 2>/dev/null | awk '$1 ~ /^[0-9]+$/ { print $1 }' | sort -nu
+}
+
 _peerlane_words() {
 	# shellcheck disable=SC2207
 	COMPREPLY=($(compgen -W "$1" -- "$2"))
@@ -52,7 +57,7 @@ _peerlane() {
 		if [[ $cur == -* ]]; then
 			_peerlane_words "$(_peerlane_options "${help[@]}" | cut -d ' ' -f 1)" "$cur"
 		elif [[ $command == stat ]]; then
-			_peerlane_words "$(cd /proc && echo [0-9]*)" "$cur"
+			_peerlane_words "$(_peerlane_pids "$tool")" "$cur"
 		elif [[ $command == nvme ]]; then
 			case ${COMP_WORDS[2]} in
 			bind | unbind) takes=$(cd /sys/class/nvme 2>/dev/null && echo nvme*) ;;
@@ -62,7 +67,7 @@ _peerlane() {
 		else
 			compopt -o filenames
 			mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-			[[ $command == bench && $cur != '' && gpu == "$cur"* ]] && ((COMP_CWORD == 2)) && COMPREPLY+=(gpu)
+			[[ $command == bench && gpu == "$cur"* ]] && ((COMP_CWORD == 2)) && COMPREPLY+=(gpu)
 		fi
 		;;
 	esac

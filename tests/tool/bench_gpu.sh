@@ -53,6 +53,45 @@ json 'd["verified"] and not d["emulated"] and d["rows"][0]["limit_iops"] > 0 and
 json 'd["rows"][0]["spread_limit_iops"] > 0'
 only
 
+# A file that is given: its data are compared with pread, as far as whole reads go; and it is left alone.
+head -c 100001 /dev/urandom >given
+sum=$(cksum <given)
+expect 0 "$tool" bench gpu file --json "${small[@]}" --threads 4,8 given
+json 'd["bytes"] == 98304 and d["file_name"] == "given" and "latency_us" not in d and "pread" in d["verification"]'
+expect 0 "$tool" bench gpu file "${small[@]}" --size 512 --queues 1 --depth 2 given
+says out 'given, 97.5 KiB of 97.5 KiB in the page cache'
+for read in 0 63; do
+	expect 1 "$tool" bench gpu file "${small[@]}" --spoil $read given
+	says err 'wrong data in the read at byte'
+	[ ! -s out ] || fail 'figures in spite of wrong data'
+done
+expect 0 "$tool" bench gpu file "${small[@]}" --spoil 64 given
+[ "$(cksum <given)" = "$sum" ] || fail 'the file was changed'
+expect 1 "$tool" bench gpu file missing
+says err 'missing: No such file'
+expect 1 "$tool" bench gpu file .
+says err '.: is neither a file nor a block device'
+expect 1 "$tool" bench gpu file --size 128K given
+says err 'given: has less than --size, 131072 bytes'
+expect 2 "$tool" bench gpu file --bytes 16K given
+says err '--bytes is for a file that is made'
+expect 2 "$tool" bench gpu file --dir . given
+says err '--dir is for a file that is made'
+expect 2 "$tool" bench gpu file --size 700 given
+expect 2 "$tool" bench gpu given
+says err "'peerlane bench gpu file given' reads that file"
+rm given
+
+# With --seconds a pass has fewer I/O than it was to have, and work has fewer runs.
+for what in ring read file array mixed; do
+	expect 0 "$tool" bench gpu $what --json --repeat 1 --threads 4 --count 10M --seconds 0.01
+	json '0 < d["rows"][0]["ios"] < 1000000'
+done
+expect 0 "$tool" bench gpu ring --json "${small[@]}" --seconds 1000
+json 'd["rows"][0]["ios"] == 60'
+expect 0 "$tool" bench gpu sum --threads 4 --repeat 100 --seconds 0.001 --bytes 64K --cache 32K
+says out 'read in 2 runs'
+
 # Verification sees a single bit, in the first block and in the last.
 for what in read file; do
 	for block in 0 31; do
@@ -125,7 +164,7 @@ expect 2 "$tool" bench gpu ring --threads 6
 says err '--threads: 6 is not a multiple of 4'
 expect 2 "$tool" bench gpu ring --depth 12
 says err 'not a power of two'
-expect 2 "$tool" bench gpu file more
+expect 2 "$tool" bench gpu file one more
 says err "unexpected argument 'more'"
 expect 1 "$tool" bench gpu file "${small[@]}" --dir no/such
 says err 'no/such'

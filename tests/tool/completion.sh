@@ -36,6 +36,13 @@ offers --v -- --version
 offers help c -- check cp
 offers bench --s -- --size --seconds
 offers bench g -- gpu
+offers bench '' -- gpu 'a file'
+offers help bench g -- gpu
+offers help bench gpu r -- ring read
+offers bench gpu file a -- 'a file'
+offers bench gpu array --hit -- --hit-ratio
+offers bench gpu sum --seco -- --seconds
+offers bench gpu bfs --backend s -- sim
 offers bench gpu '' -- ring read file array sum scan bfs
 offers bench gpu read --s -- --size --spoil
 offers bench gpu file --dir a -- 'a file'
@@ -44,7 +51,16 @@ offers check --backend s -- sim
 offers cp --no -- --no-verify
 offers cp a -- 'a file'
 offers bench --plot a -- 'a file'
-offers stat $$ -- $$
+# Processes that use the library, and no others.
+"$tool" bench --create --bytes 4M --repeat 1 used >out 2>err
+"$tool" bench --repeat 1 --size 4K --bytes 100T used >/dev/null 2>&1 </dev/null &
+job=$!
+wait_for busy $job
+offers stat '' -- $job
+printf '%s\n' "${COMPREPLY[@]}" | grep -qx -- $$ && fail "this shell is offered: ${COMPREPLY[*]}"
+offers stat "${job%?}" -- $job
+kill -TERM $job
+wait $job
 offers nvme '' -- bind unbind list identify read write verify latency perf serve
 offers nvme b -- bind
 offers model '' -- ls load verify cp

@@ -74,6 +74,7 @@ keep 0 nvme-latency nvme latency --json --count 10 sim:
 for what in ring read file array mixed; do
 	keep 0 bench-gpu-$what bench gpu $what --json --repeat 1 --threads 4,8 --count 60
 done
+keep 0 bench-gpu-file-given bench gpu file --json --repeat 1 --threads 4 --count 60 file
 for what in sum scan bfs; do
 	keep 0 bench-gpu-$what bench gpu $what --json --repeat 1 --threads 4,8 --bytes 64K --cache 32K
 done

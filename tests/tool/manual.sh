@@ -16,7 +16,7 @@ page_of() {
 	page=$source_dir/man/$page
 }
 commands=(check bench 'bench gpu ring' 'bench gpu read' 'bench gpu file' 'bench gpu array'
-	'bench gpu sum' 'bench gpu scan' 'bench gpu bfs' cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
+	'bench gpu mixed' 'bench gpu sum' 'bench gpu scan' 'bench gpu bfs' cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
 	'nvme write' 'nvme verify' 'nvme latency' 'nvme perf' 'model ls' 'model load' 'model verify' 'model cp')
 
 # A command may have two words.
@@ -50,6 +50,6 @@ for command in "${commands[@]}"; do
 done
 
 if command -v mandoc >/dev/null; then
-	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane{,-bench-gpu,-model,-nvme}.1 >out || fail "mandoc: $(cat out)"
+	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane{,-bench-gpu,-model,-nvme}.1 "$source_dir"/man/peerlane-json.5 >out || fail "mandoc: $(cat out)"
 fi
 finish
