@@ -173,7 +173,7 @@ class Bench:
         if row.cold and row.op == "write":
             command.append("--direct")
         data = self.run("peerlane", command + [self.file], {"PEERLANE_FLAGS": flags})
-        return data and {**data["rows"][0], "limit": data["limit"]["gb_per_s"]}
+        return data and {**data["rows"][0], "limit": data["limit"].get("gb_per_s")}
 
 
 def ratio(a, b):

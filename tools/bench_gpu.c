@@ -12,9 +12,8 @@ const struct pl_command pl_command_bench_gpu = {
 	.name = "bench gpu",
 	.summary = "Measure I/O that kernels start themselves.",
 	.args = "WHAT [options]",
-	.detail =
-		"Measures I/O that the threads of a kernel start themselves, beside the limit of "
-		"what it is made of, in the same run. Without a GPU the same kernels run as "
-		"threads of the CPU: that shows that all works, and nothing of the speed.",
+	.detail = "Measures I/O that the threads of a kernel start themselves, beside the limit of "
+		  "what it is made of, in the same run. Without a GPU the same kernels run as "
+		  "threads of the CPU: that shows that all works, and nothing of the speed.",
 	.subs = subs,
 };

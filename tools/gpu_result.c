@@ -72,7 +72,9 @@ static void text_row(const struct pl_gpu_result *r, const struct pl_gpu_row *row
 	const double iops = pl_gpu_row_iops(row), limit = pl_gpu_result_limit(r);
 
 	fprintf(out, "%9u%8u%8u%14.0f", row->threads, row->queues, row->ports * row->slots, iops);
-	if (r->io_bytes)
+	if (r->io_bytes && iops * (double)r->io_bytes < 0.0005e9)
+		fprintf(out, "%10s", "<0.001");
+	else if (r->io_bytes)
 		fprintf(out, "%10.3f", iops * (double)r->io_bytes / 1e9);
 	else
 		fprintf(out, "%10s", "-");

@@ -41,9 +41,9 @@ says out 'format: other'
 says out '4 tensors'
 expect 0 "$tool" model ls --json .
 model='d["models"][0]'
-json "len($model['tensors']) == 4 and $model['bytes'] == 1070004 and len($model['files']) == 2"
-json "[t for t in $model['tensors'] if t['name'] == 'c'][0]['shape'] == [0, 2]"
-json "$model['files'][1]['metadata'] == {'format': 'other', 'x': 'y'}"
+json "len(${model}['tensors']) == 4 and ${model}['bytes'] == 1070004 and len(${model}['files']) == 2"
+json "[t for t in ${model}['tensors'] if t['name'] == 'c'][0]['shape'] == [0, 2]"
+json "${model}['files'][1]['metadata'] == {'format': 'other', 'x': 'y'}"
 
 # Several: each under its name, and one that cannot be read keeps nobody else from being listed.
 expect 0 "$tool" model ls one.safetensors two.safetensors
@@ -114,8 +114,8 @@ for tensor in a s d c; do
 	same want got
 done
 expect 0 "$tool" model ls --json whole.safetensors
-json "$model['files'][0]['data_offset'] % 4096 == 0 and $model['files'][0]['metadata']['format'] == 'pt'"
-json "$model['files'][0]['metadata']['x'] == 'y' and len($model['files'][0]['metadata']['peerlane.xxh3:a']) == 16"
+json "${model}['files'][0]['data_offset'] % 4096 == 0 and ${model}['files'][0]['metadata']['format'] == 'pt'"
+json "${model}['files'][0]['metadata']['x'] == 'y' and len(${model}['files'][0]['metadata']['peerlane.xxh3:a']) == 16"
 expect 0 "$tool" model verify whole.safetensors
 # One bit: the load itself does not see it, the checksum does.
 printf '\xff' | dd of=whole.safetensors bs=1 seek=50000 conv=notrunc status=none

@@ -32,6 +32,7 @@ says out 'read sizes'
 # Times and counts as people write them: no exponent, and one file is no "files".
 grep -qE '[0-9]e[+-][0-9]|[^0-9]1 (files|buffers|threads|waits)' out && fail "odd numbers: $(cat out)"
 grep -qE 'from [0-9.]+ (us|ms|s) ' out || fail "no times: $(cat out)"
+grep -qE 'from [0-9]+\.[0-9]{3}' out && fail "times of four figures: $(cat out)"
 says out ', 1 file, '
 expect 0 "$tool" stat --watch 0.2 --count 3 --json $job
 [ "$(wc -l <out)" -eq 3 ] || fail "watch: $(wc -l <out) lines"
