@@ -89,7 +89,7 @@ for what in ring read file array mixed; do
 done
 expect 0 "$tool" bench gpu ring --json "${small[@]}" --seconds 1000
 json 'd["rows"][0]["ios"] == 60'
-expect 0 "$tool" bench gpu sum --threads 4 --repeat 100 --seconds 0.001 --bytes 64K --cache 32K
+expect 0 "$tool" bench gpu sum --threads 4 --repeat 100 --seconds 0.001
 says out 'read in 2 runs'
 
 # Verification sees a single bit, in the first block and in the last.
