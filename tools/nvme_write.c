@@ -69,7 +69,7 @@ static int write_blocks(struct pl_drive *d, const struct pl_content_want *want)
 				 (unsigned long long)content.block,
 				 (unsigned long long)(content.block + content.nr_blocks - 1));
 	else
-		printf("wrote and flushed %s from %llu on, %s\n",
+		printf("wrote %s from %llu on, %s, and flushed\n",
 		       pl_human_nr(content.nr_blocks, "block").text,
 		       (unsigned long long)content.block, pl_human_size(sweep.done_bytes).text);
 	pl_content_close(&content);

@@ -63,7 +63,7 @@ for bs in 512 4096; do
 	cmp -s -n 3000001 data back || fail 'not what is on the drive'
 	[ "$(stat -c %s back)" -eq $((nr * bs)) ] || fail 'wrong size'
 	expect 0 "$tool" nvme verify --input data --block 7 "$drive"
-	says out 'are right'
+	says out "$nr blocks from 7 on, 2.9 MiB: all right"
 	expect 1 "$tool" nvme verify --input data --block 8 "$drive"
 	says err 'blocks differ, the first at byte'
 	printf x | dd of="disk.$bs" bs=1 seek=$((9 * bs + 5)) conv=notrunc status=none
