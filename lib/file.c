@@ -262,6 +262,16 @@ err_close:
 	return err;
 }
 
+/* O_NONBLOCK keeps a fifo from blocking the open. Of files it only says not to wait for the holder of a lease. */
+static int open_file(const char *path, int flags, mode_t mode)
+{
+	int fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
+
+	if (fd < 0 && errno == EWOULDBLOCK && !(flags & O_NONBLOCK))
+		fd = open(path, flags | O_CLOEXEC | O_NOCTTY, mode);
+	return fd;
+}
+
 int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t mode,
 		       struct peerlane_file **out)
 {
@@ -274,10 +284,9 @@ int peerlane_file_open(struct peerlane *ctx, const char *path, int flags, mode_t
 		return pl_fail(-EINVAL, "the %s is NULL", path ? "result pointer" : "path");
 	if (pl_nvme_file_named(path))
 		return pl_nvme_file_open(ctx, path, flags, out);
-	/* O_NONBLOCK keeps a fifo from blocking the open; it means nothing for files. */
-	fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
+	fd = open_file(path, flags, mode);
 	if (fd < 0 && errno == EINVAL && (flags & O_DIRECT)) {
-		fd = open(path, (flags & ~O_DIRECT) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
+		fd = open_file(path, flags & ~O_DIRECT, mode);
 		if (fd >= 0)
 			pl_log(ctx, 1, "%s: the file system has no O_DIRECT, opened without", path);
 	}

@@ -2,6 +2,8 @@
 /* What can be a file and what cannot, by path and by descriptor. */
 #include "sim/sim_fixture.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -296,6 +298,46 @@ static void closed_handles(void **state)
 	assert_int_equal(peerlane_read(file, host, 1, 0), -EBADF);
 }
 
+struct opener {
+	const char *path;
+	struct peerlane_file *file;
+	int err; /* atomic; 1: not opened yet */
+};
+
+static void *open_leased(void *arg)
+{
+	struct opener *o = arg;
+	int err = peerlane_file_open(ctx, o->path, O_RDWR, 0, &o->file);
+
+	__atomic_store_n(&o->err, err, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Somebody has a lease on the file: peerlane_file_open() waits for it to be given back, as open(2) does. */
+static void leased(void **state)
+{
+	struct opener o = { .path = sim_make_file("leased", 4096, 1), .err = 1 };
+	int fd = open(o.path, O_RDONLY | O_CLOEXEC);
+	pthread_t thread;
+
+	(void)state;
+	assert_true(fd >= 0);
+	if (fcntl(fd, F_SETSIG, SIGURG) || fcntl(fd, F_SETLEASE, F_RDLCK)) {
+		print_message("no leases on this file system\n");
+		close(fd);
+		skip();
+	}
+	assert_int_equal(pthread_create(&thread, NULL, open_leased, &o), 0);
+	/* Until it is wanted back. */
+	while (fcntl(fd, F_GETLEASE) == F_RDLCK && __atomic_load_n(&o.err, __ATOMIC_ACQUIRE) == 1)
+		sim_nap_ms(1);
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	pthread_join(thread, NULL);
+	assert_int_equal(o.err, 0);
+	close(fd);
+	assert_int_equal(peerlane_file_close(o.file), 0);
+}
+
 #define file_test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -304,6 +346,7 @@ int main(void)
 		file_test(bad_descriptors),  file_test(no_files),     file_test(no_paths),
 		file_test(no_pipes_by_path), file_test(directions),   file_test(created),
 		file_test(anonymous),	     file_test(kernel_files), file_test(closed_handles),
+		file_test(leased),
 	};
 
 	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown) ? 1 : 0;
