@@ -116,7 +116,7 @@ class Bench:
                                    str(self.args.repeat)])
 
     def settle(self):
-        """No page of the file waits to be written back: the engine reads ahead only clean files."""
+        """Written back, and long enough ago for the engine to read the file ahead."""
         fd = os.open(self.file, os.O_RDONLY)
         os.fsync(fd)
         os.close(fd)

@@ -2,32 +2,19 @@
 /*
  * Reading ahead.
  *
- * Data read ahead of time must be what a read at the time of the call would give. So before the
- * first piece is asked for, the file's times are noted, and only if the last change is old enough
- * for any later one to show in them, however coarse the clock of the file system. When a piece is
- * used, the times must be the same still, which excludes every write and truncation that began since.
- *
- * A piece from the device: no page of it may be in the page cache, which excludes stores into a
- * mapping, whose time is only noted when a page is first touched.
- *
- * A piece from the page cache: all its pages must be there and none may wait to be written back, neither when it
- * is asked for nor when it is used. Pages that wait for nothing are protected where they are mapped, so a store
- * into one since is noted in the times. A write that began before the times were noted, and is longer than
- * expected, is seen by a watch on the file when it ends.
- *
- * Otherwise it is thrown away and read again.
+ * Data read ahead of time must be what a read at the time of the call would give. Before the first piece is asked for,
+ * the state of the file is noted, which takes that nobody has it open for writing (steady.h). When a piece is used, the
+ * file must be in that state still. Otherwise all pieces are thrown away and read again.
  */
 #include "ahead.h"
 
 #include "cache.h"
 #include "context.h"
 #include "place.h"
-#include "watch.h"
 
 #include <errno.h>
 #include <linux/magic.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Shorter calls are bound by other things; longer ones keep all busy by themselves. */
@@ -38,8 +25,6 @@
 #define MAX_RUN 1024u
 /* Calls of several threads may be so many out of turn. */
 #define OUT_OF_TURN 16
-/* Clocks of file systems tick every 1 to 10 ms; some keep whole seconds only, and are left out. */
-#define QUIET_NS 50000000ll
 /* Hints that found no room, one after the other, until what was asked for is given up. */
 #define MAX_CROWDED 64u
 /* Fewer workers than this fill no faster than the caller does by itself. */
@@ -62,8 +47,8 @@ static bool fs_fits(const struct peerlane_file *f)
 
 static bool fits(const struct peerlane_file *f, size_t bytes)
 {
-	return !f->block && f->fd >= 0 && fs_fits(f) && !(f->ctx->opt.flags & PEERLANE_NO_AHEAD) &&
-	       bytes >= MIN_BYTES && bytes <= MAX_BYTES;
+	return !f->block && f->fd >= 0 && !f->writable && fs_fits(f) &&
+	       !(f->ctx->opt.flags & PEERLANE_NO_AHEAD) && bytes >= MIN_BYTES && bytes <= MAX_BYTES;
 }
 
 static bool device_fits(const struct peerlane_file *f, off_t offset)
@@ -74,28 +59,8 @@ static bool device_fits(const struct peerlane_file *f, off_t offset)
 
 static bool cache_fits(struct peerlane_file *f)
 {
-	return f->ahead.watch && !f->want_direct && f->ctx->opt.nr_threads >= MIN_WORKERS &&
+	return !f->want_direct && f->ctx->opt.nr_threads >= MIN_WORKERS &&
 	       !(f->ctx->opt.flags & PEERLANE_SAVE_CPU);
-}
-
-/* Notes the file's times; false when it was changed too recently for them to tell anything. */
-static bool look(struct peerlane_file *f, struct stat *seen)
-{
-	struct pl_ahead *a = &f->ahead;
-	struct timespec now;
-
-	if (!a->watched)
-		a->watch = pl_watch_get(&f->ctx->watcher, f->fd);
-	a->watched = true;
-	/* Writes that ended before are no matter. */
-	if (a->watch)
-		a->changes = pl_watch_changes(&f->ctx->watcher, a->watch);
-	a->stale = false;
-	if (fstat(f->fd, seen) || clock_gettime(CLOCK_REALTIME, &now))
-		return false;
-	return (now.tv_sec - seen->st_ctim.tv_sec) * 1000000000ll + now.tv_nsec -
-		       seen->st_ctim.tv_nsec >
-	       QUIET_NS;
 }
 
 /* Drops the pieces that end before @offset and nobody has claimed, and that were guessed unless @told; lock held. */
@@ -140,7 +105,7 @@ void pl_ahead_fini(struct peerlane_file *f)
 		if (pl_piece_state(&a->pieces[i]) == PL_PIECE_ASKED)
 			pl_piece_arrived(&a->pieces[i], f);
 	drop_all(f);
-	pl_watch_put(&f->ctx->watcher, a->watch);
+	pl_steady_fini(f);
 	pthread_mutex_destroy(&a->lock);
 }
 
@@ -149,9 +114,10 @@ static bool how(struct peerlane_file *f, const struct pl_piece *p, bool *by_devi
 {
 	int64_t dirty, in = pl_cache_look(f->fd, p->offset, p->bytes, &dirty);
 
-	/* All of it or nothing: what is cached in part is faster the ordinary way. */
+	/* All of it or nothing: what is cached in part is faster the ordinary way. Where the kernel does not count dirty
+	 * pages, what it says of the others is slow or a guess. */
 	*by_device = !in && device_fits(f, p->offset);
-	return *by_device || (in >= (int64_t)p->bytes && !dirty && cache_fits(f));
+	return *by_device || (in >= (int64_t)p->bytes && dirty >= 0 && cache_fits(f));
 }
 
 static struct pl_piece *unused(struct pl_ahead *a)
@@ -192,8 +158,19 @@ static size_t next_bytes(const struct peerlane_file *f, size_t call)
 static bool ready(struct peerlane_file *f)
 {
 	struct pl_ahead *a = &f->ahead;
+	int err;
 
-	return all_unused(a) ? look(f, &a->seen) : !a->stale;
+	if (!all_unused(a))
+		return !a->stale;
+	a->stale = false;
+	err = pl_steady_begin(f);
+	/* Asked again after twice as many reads. */
+	if (err == -EBUSY) {
+		a->run = 0;
+		if (a->need < MAX_RUN)
+			a->need *= 2;
+	}
+	return !err;
 }
 
 /* The piece that begins at @offset; lock held. */
@@ -213,7 +190,8 @@ static struct pl_piece *find(struct pl_ahead *a, off_t offset)
 static struct pl_piece *reserve(struct peerlane_file *f, off_t offset, size_t bytes, bool told)
 {
 	struct pl_ahead *a = &f->ahead;
-	size_t room = offset < a->seen.st_size ? (size_t)(a->seen.st_size - offset) : 0;
+	size_t room = offset < a->steady.seen.st_size ? (size_t)(a->steady.seen.st_size - offset)
+						      : 0;
 	struct pl_piece *p = room ? unused(a) : NULL;
 
 	if (!p)
@@ -328,7 +306,7 @@ static int ask_told(struct peerlane_file *f, off_t offset, size_t bytes)
 	pthread_mutex_lock(&a->lock);
 	if (find(a, offset)) {
 		err = 0;
-	} else if (ready(f) && offset < a->seen.st_size) {
+	} else if (ready(f) && offset < a->steady.seen.st_size) {
 		p = reserve(f, offset, bytes, true);
 		err = -EAGAIN;
 	}
@@ -382,17 +360,6 @@ struct pl_piece *pl_ahead_claim(struct peerlane_file *f, off_t offset, size_t by
 	return claim(&f->ahead, offset, bytes, bytes, true, true);
 }
 
-bool pl_ahead_fresh(struct peerlane_file *f, const struct pl_piece *p)
-{
-	struct pl_ahead *a = &f->ahead;
-	int64_t dirty, in = pl_cache_look(f->fd, p->offset, p->bytes, &dirty);
-
-	if (p->cached && (in < (int64_t)p->bytes || dirty ||
-			  pl_watch_changes(&f->ctx->watcher, a->watch) != a->changes))
-		return false;
-	return (p->cached || !in) && pl_file_unchanged(f, &a->seen);
-}
-
 void pl_ahead_stale(struct peerlane_file *f, struct pl_piece *p)
 {
 	pl_piece_drop(p, f->ctx);
@@ -407,7 +374,7 @@ struct pl_piece *pl_ahead_take(struct peerlane_file *f, off_t offset, size_t mos
 {
 	struct pl_piece *p = claim(&f->ahead, offset, 1, most, false, pinned);
 
-	if (!p || (pl_piece_arrived(p, f) && pl_ahead_fresh(f, p)))
+	if (!p || (pl_piece_arrived(p, f) && pl_steady_still(f)))
 		return p;
 	pl_ahead_stale(f, p);
 	*stale = true;

@@ -4,15 +4,14 @@
  * several in turns: the next pieces are on their way into pinned memory while the present ones go to the GPU, from
  * the device by O_DIRECT, so that it never waits for the program, or from the page cache by the workers, so that
  * the bus does not. What was read ahead is used only if it is certain that nobody has changed the file since: see
- * ahead.c.
+ * steady.h.
  */
 #ifndef PL_AHEAD_H
 #define PL_AHEAD_H
 
 #include "piece.h"
+#include "steady.h"
 #include "worker.h"
-
-#include <sys/stat.h>
 
 struct peerlane_file;
 struct pl_seg;
@@ -30,11 +29,8 @@ struct pl_ahead {
 	unsigned int turns;   /* runs that have ended */
 	unsigned int crowded; /* hints without room since a piece was last used */
 	bool refused;	      /* there is no io_uring for it */
-	bool watched;	      /* it was tried to */
-	struct pl_watch *watch;
 	/* The file as it was before the first of the pieces was asked for. */
-	struct stat seen;
-	uint64_t changes;
+	struct pl_steady steady;
 	bool stale; /* it was changed since: nothing is asked for until all pieces are gone */
 	struct pl_piece pieces[PL_AHEAD_PIECES];
 	struct pl_crew crew;  /* those who fill pieces */
@@ -66,10 +62,9 @@ void pl_ahead_call(struct peerlane_file *file, unsigned int nr);
 /* One who waits for a copy fills a piece meanwhile, if that is better than to wait. */
 void pl_ahead_help(struct peerlane_file *file);
 
-/* For flight.c: claims the piece of these bytes, if it comes from the page cache; whether a read at this time would give
- * what is in one that is full; and what to do with it if not, or if it did not come. */
+/* For flight.c: claims the piece of these bytes, if it comes from the page cache; and what to do with it if the file has
+ * changed, or if it did not come. */
 struct pl_piece *pl_ahead_claim(struct peerlane_file *file, off_t offset, size_t bytes);
-bool pl_ahead_fresh(struct peerlane_file *file, const struct pl_piece *piece);
 void pl_ahead_stale(struct peerlane_file *file, struct pl_piece *piece);
 /* For place.c: the piece that begins at @offset and is no longer than @most, full and as a read now would give it;
  * @pinned: a kernel will read it. NULL: there is none; *@stale: nor any other that could be used. */

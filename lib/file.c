@@ -483,16 +483,3 @@ void pl_files_fini(struct peerlane *ctx)
 	}
 	ctx->files = ctx->dead = NULL;
 }
-
-static bool same_time(struct timespec a, struct timespec b)
-{
-	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-bool pl_file_unchanged(const struct peerlane_file *f, const struct stat *seen)
-{
-	struct stat now;
-
-	return !fstat(f->fd, &now) && now.st_size == seen->st_size &&
-	       same_time(now.st_mtim, seen->st_mtim) && same_time(now.st_ctim, seen->st_ctim);
-}

@@ -11,7 +11,6 @@
 
 #include <peerlane/peerlane.h>
 #include <stdbool.h>
-#include <sys/stat.h>
 
 /* linux/magic.h does not have it everywhere. */
 #define PL_XFS_MAGIC 0x58465342ul
@@ -73,8 +72,6 @@ size_t pl_file_ops_io(const struct peerlane_file *file, enum peerlane_op op, cha
 bool pl_file_gone(const struct peerlane_file *file);
 /* Current size; 0 where it is not known; or a negative errno. */
 int64_t pl_file_size(const struct peerlane_file *file);
-/* Whether its size and times are those in @seen. */
-bool pl_file_unchanged(const struct peerlane_file *file, const struct stat *seen);
 /* Name of the file system type of @magic. */
 const char *pl_file_fs_name(unsigned long magic);
 

@@ -75,7 +75,7 @@ static enum pl_flight_step copy(struct pl_stream *s, struct pl_stream_request *r
 			       .src = p->lane->mem,
 			       .bytes = p->bytes };
 
-	if (pl_piece_state(p) != PL_PIECE_FULL || !pl_ahead_fresh(r->file, p)) {
+	if (pl_piece_state(p) != PL_PIECE_FULL || !pl_steady_still(r->file)) {
 		pl_ahead_stale(r->file, p);
 		return give_up(s);
 	}

@@ -33,8 +33,8 @@ static inline void warm(const char *path)
 	close(fd);
 }
 
-static inline void rig_open_with(struct rig *r, bool cached, const char *env,
-				 struct peerlane_options *opt)
+/* A file that nobody has changed for a while. */
+static inline void rig_make(struct rig *r, bool cached, const char *env)
 {
 	sim_env(env);
 	r->path = sim_make_file("ahead", BYTES, 1);
@@ -43,16 +43,33 @@ static inline void rig_open_with(struct rig *r, bool cached, const char *env,
 	else
 		sim_chill(r->path);
 	sim_nap_ms(120);
+}
+
+static inline void rig_engine_with(struct rig *r, struct peerlane_options *opt)
+{
 	r->ctx = sim_open_with(opt);
-	r->file = sim_file(r->ctx, r->path, O_RDWR);
+	r->file = sim_file(r->ctx, r->path, O_RDONLY);
 	r->gpu = sim_alloc(r->ctx, 4 * CALL);
+}
+
+static inline void rig_engine(struct rig *r, unsigned int flags)
+{
+	struct peerlane_options opt = { .flags = flags, .timeout_ms = 20000 };
+
+	rig_engine_with(r, &opt);
+}
+
+static inline void rig_open_with(struct rig *r, bool cached, const char *env,
+				 struct peerlane_options *opt)
+{
+	rig_make(r, cached, env);
+	rig_engine_with(r, opt);
 }
 
 static inline void rig_open(struct rig *r, bool cached, const char *env, unsigned int flags)
 {
-	struct peerlane_options opt = { .flags = flags, .timeout_ms = 20000 };
-
-	rig_open_with(r, cached, env, &opt);
+	rig_make(r, cached, env);
+	rig_engine(r, flags);
 }
 
 static inline void rig_close(struct rig *r)
@@ -108,7 +125,10 @@ static inline void change(struct rig *r, enum change how, off_t at, size_t bytes
 		memcpy(map, mem, bytes);
 		munmap(map, bytes);
 	} else if (how == BY_US) {
-		assert_int_equal(peerlane_write(r->file, mem, bytes, at, 0), bytes);
+		struct peerlane_file *file = sim_file(r->ctx, r->path, O_RDWR);
+
+		assert_int_equal(peerlane_write(file, mem, bytes, at, 0), bytes);
+		assert_int_equal(peerlane_file_close(file), 0);
 	} else {
 		assert_int_equal(pwrite(fd, mem, bytes, at), bytes);
 	}

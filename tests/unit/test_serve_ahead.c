@@ -66,7 +66,25 @@ static void test_switched_off(void **state)
 	assert_int_equal(cu.cuMemFree_v2(addr), 0);
 }
 
-/* The file is changed by somebody while the stream waits, with the first of its reads done ahead. */
+/* By somebody, or by us; @synced: and written back. */
+static void change_start(bool by_us, bool synced)
+{
+	int again = open_again(O_RDWR);
+	struct peerlane_file *other;
+
+	if (by_us) {
+		assert_int_equal(peerlane_file_from_fd(ctx, again, &other), 0);
+		assert_int_equal(peerlane_write(other, pattern, 200, 0, 0), 200);
+		assert_int_equal(peerlane_file_close(other), 0);
+	} else {
+		assert_int_equal(pwrite(again, pattern, 200, 0), 200);
+	}
+	if (synced)
+		assert_int_equal(fdatasync(again), 0);
+	close(again);
+}
+
+/* The file is changed while the stream waits, with the first of its reads done ahead. */
 static void test_changed(void **state)
 {
 	uint64_t addr = gpu_alloc(NR_CALLS * CALL);
@@ -75,7 +93,7 @@ static void test_changed(void **state)
 	ssize_t results[4];
 
 	(void)state;
-	for (unsigned int synced = 0; synced < 2; synced++) {
+	for (unsigned int how = 0; how < 4; how++) {
 		open_quiet(0, 0);
 		gate = (struct gate){ 0 };
 		assert_int_equal(cu.cuLaunchHostFunc(stream, wait_at_gate, &gate), 0);
@@ -86,10 +104,8 @@ static void test_changed(void **state)
 		}
 		/* Time for the first one to be read ahead. */
 		nap_ms(100);
-		memset(pattern + 100, 0x31 + (int)synced, 50);
-		assert_int_equal(pwrite(fd, pattern, 200, 0), 200);
-		if (synced)
-			assert_int_equal(fdatasync(fd), 0);
+		memset(pattern + 100, 0x31 + (int)how, 50);
+		change_start(how & 1, how & 2);
 		gate_open(&gate);
 		sync_stream(stream);
 		assert_like_file(addr, 0, 4 * CALL);
@@ -105,10 +121,15 @@ static void test_writes_between(void **state)
 	uint64_t from = gpu_alloc(CALL), addr = gpu_alloc(NR_CALLS * CALL);
 	ssize_t wrote[NR_CALLS], results[NR_CALLS];
 	const size_t bytes = CALL;
+	struct peerlane_file *other;
 	void *stream = stream_make();
+	int again;
 
 	(void)state;
 	open_quiet(0, 0);
+	again = open_again(O_RDWR);
+	assert_int_equal(peerlane_file_from_fd(ctx, again, &other), 0);
+	close(again);
 	for (unsigned int i = 0; i < NR_CALLS; i++) {
 		off_t at = (off_t)(i * CALL);
 
@@ -116,7 +137,7 @@ static void test_writes_between(void **state)
 			assert_int_equal(
 				cu.cuMemsetD8Async(from, (unsigned char)(0x40 + i), CALL, stream),
 				0);
-			assert_int_equal(peerlane_write_async(file, to(from), &bytes, &at,
+			assert_int_equal(peerlane_write_async(other, to(from), &bytes, &at,
 							      &wrote[i], stream, PEERLANE_FIXED),
 					 0);
 			memset(pattern + at, 0x40 + (int)i, CALL);
@@ -127,6 +148,7 @@ static void test_writes_between(void **state)
 	for (unsigned int i = 0; i < NR_CALLS; i++)
 		assert_int_equal(results[i], CALL);
 	assert_like_file(addr, 0, NR_CALLS * CALL);
+	assert_int_equal(peerlane_file_close(other), 0);
 	close_context();
 	assert_int_equal(cu.cuStreamDestroy_v2(stream), 0);
 	assert_int_equal(cu.cuMemFree_v2(addr), 0);
