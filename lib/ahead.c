@@ -445,3 +445,36 @@ size_t pl_ahead_read(struct peerlane *ctx, const struct pl_seg *seg, int *err)
 	pl_stat_add(&pl_ctx_stats(ctx)->ahead_bytes, w.placed);
 	return w.placed;
 }
+
+/* Whether anybody writes to the file, if nothing is known of that yet. */
+static int ask_steady(struct peerlane_file *f)
+{
+	struct pl_ahead *a = &f->ahead;
+	int err;
+
+	pthread_mutex_lock(&a->lock);
+	err = all_unused(a) ? pl_steady_begin(f) : 0;
+	pthread_mutex_unlock(&a->lock);
+	return err;
+}
+
+const char *pl_ahead_why(const struct pl_seg *seg)
+{
+	struct peerlane_file *f = seg->op->file;
+	int err;
+
+	if (f->ctx->opt.flags & PEERLANE_NO_AHEAD)
+		return "switched off by the options";
+	if (f->block || f->fd < 0 || !fs_fits(f))
+		return "only files on ext4, xfs and btrfs are read ahead";
+	if (seg->host)
+		return "the file is read straight into memory the CPU can address";
+	if (f->writable)
+		return "the handle is open for writing: open the file read-only";
+	if (!fits(f, seg->bytes))
+		return "only requests of 256 KiB to 64 MiB are read ahead";
+	if (!device_fits(f, 0) && !cache_fits(f))
+		return "it takes O_DIRECT and io_uring, or four worker threads and no O_DIRECT";
+	err = ask_steady(f);
+	return err ? pl_steady_why(err) : NULL;
+}

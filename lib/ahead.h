@@ -56,6 +56,9 @@ size_t pl_ahead_read(struct peerlane *ctx, const struct pl_seg *seg, int *err);
  */
 int pl_ahead_hint(struct peerlane_file *file, off_t offset, size_t bytes);
 
+/* Why a sequence of reads such as @seg would not be read ahead now; NULL if it would. */
+const char *pl_ahead_why(const struct pl_seg *seg);
+
 /* ahead_fill.c, for ahead.c: the piece is for those who fill, of whom @nr more have something to do. */
 void pl_ahead_queue(struct pl_ahead *ahead, struct pl_piece *piece);
 void pl_ahead_call(struct peerlane_file *file, unsigned int nr);

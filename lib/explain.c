@@ -209,6 +209,14 @@ static void device_name(dev_t dev, char *out, size_t bytes)
 	pl_text(out, bytes, "%s", base ? base + 1 : link);
 }
 
+static void judge_ahead(struct question *q)
+{
+	const char *why = q->op == PEERLANE_READ ? pl_ahead_why(&q->seg)
+						 : "only reads are read ahead";
+
+	pl_text(q->out->ahead_reason, sizeof(q->out->ahead_reason), "%s", why ? why : "");
+}
+
 static void describe(struct question *q)
 {
 	struct peerlane_explanation *out = q->out;
@@ -244,6 +252,7 @@ static void judge(struct question *q)
 	judge_in_place(q);
 	judge_copy(q);
 	judge_direct(q);
+	judge_ahead(q);
 	q->out->nr_verdicts = PEERLANE_PATH_NR;
 	for (unsigned int i = 0; i < PEERLANE_PATH_NR; i++) {
 		if (q->out->verdicts[i].usable) {

@@ -540,6 +540,7 @@ struct peerlane_verdict {
  * @chosen: path most of the bytes would take now
  * @io_engine: "io_uring" or "threads"
  * @io_reason: why not io_uring; empty when it is used
+ * @ahead_reason: why a sequence of such reads would not be read ahead now; empty if it would
  * @fs: file system type, such as "ext4"
  * @device: block device name, such as "nvme0n1"; empty where there is none
  * @dio_align: alignment O_DIRECT needs; 0 if the file cannot do it
@@ -555,6 +556,7 @@ struct peerlane_explanation {
 	enum peerlane_path chosen;
 	char io_engine[16];
 	char io_reason[192];
+	char ahead_reason[192];
 	char fs[32];
 	char device[64];
 	uint32_t dio_align;

@@ -94,6 +94,7 @@ class Explanation(Sized):
         ("chosen", c_int),
         ("io_engine", c_char * 16),
         ("io_reason", c_char * 192),
+        ("ahead_reason", c_char * 192),
         ("fs", c_char * 32),
         ("device", c_char * 64),
         ("dio_align", c_uint32),

@@ -23,6 +23,7 @@ class Explanation(NamedTuple):
     chosen: str
     io_engine: str
     io_reason: str
+    ahead_reason: str
     fs: str
     device: str
     dio_align: int
@@ -39,6 +40,8 @@ class Explanation(NamedTuple):
             lines.append(f"  {v.path:9} {word}: {v.reason}")
             if not v.usable and v.fix:
                 lines.append(f"  {'':9} to change that: {v.fix}")
+        if self.ahead_reason:
+            lines.append(f"  not read ahead: {self.ahead_reason}")
         return "\n".join(lines)
 
 
@@ -52,6 +55,7 @@ def from_raw(raw: Any) -> Explanation:
         path_name(raw.chosen),
         text(raw.io_engine),
         text(raw.io_reason),
+        text(raw.ahead_reason),
         text(raw.fs),
         text(raw.device),
         raw.dio_align,

@@ -257,6 +257,7 @@ class Contexts(support.Case):
             self.assertEqual(said.io_engine, "threads")
             self.assertIn(said.chosen, [v.path for v in said.verdicts])
             self.assertIn("taken", str(said))
+            self.assertIn("not read ahead: ", str(said))
         self.assertTrue(f.closed)
         with self.assertRaisesRegex(ValueError, "no such flag"):
             peerlane.Context(flags=["fast"])

@@ -206,6 +206,86 @@ static void extended(void **state)
 	}
 }
 
+/* ------------------------------------------------------------------ reasons */
+
+/* What peerlane_explain() says of reads of @bytes; static. */
+static const char *why(struct rig *r, size_t bytes)
+{
+	static struct peerlane_explanation e;
+
+	e.size = sizeof(e);
+	assert_int_equal(peerlane_explain(r->file, PEERLANE_READ, r->gpu, bytes, 0, &e), 0);
+	return e.ahead_reason;
+}
+
+static void reasons(void **state)
+{
+	struct rig r;
+	int fd;
+
+	(void)state;
+	start(&r, true, ENV);
+	assert_string_equal(why(&r, CALL), "");
+	assert_int_equal(peerlane_file_close(r.file), 0);
+	r.file = sim_file(r.ctx, r.path, O_RDONLY);
+	assert_string_equal(why(&r, CALL), "");
+	assert_non_null(strstr(why(&r, 4096), "256 KiB"));
+	fd = open(r.path, O_RDWR | O_CLOEXEC);
+	assert_non_null(strstr(why(&r, CALL), "somebody"));
+	close(fd);
+	change(&r, BY_WRITE, 8 * CALL, 4096);
+	assert_non_null(strstr(why(&r, CALL), "a moment ago"));
+	assert_int_equal(peerlane_file_close(r.file), 0);
+	r.file = sim_file(r.ctx, r.path, O_RDWR);
+	assert_non_null(strstr(why(&r, CALL), "read-only"));
+	rig_close(&r);
+	rig_open(&r, true, ENV, PEERLANE_NO_AHEAD);
+	assert_non_null(strstr(why(&r, CALL), "options"));
+	rig_close(&r);
+}
+
+/* Who neither owns the file nor has CAP_LEASE is not told who else has it open. For a process of its own. */
+static int read_as_other(const char *path)
+{
+	struct peerlane_options opt = { .timeout_ms = 20000 };
+	struct rig r = { .path = path };
+	const char *said;
+
+	if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) || access(path, R_OK))
+		return 77;
+	rig_engine_with(&r, &opt);
+	read_calls(&r, 0, 12);
+	said = why(&r, CALL);
+	return ahead(&r) || !strstr(said, "CAP_LEASE");
+}
+
+static void others_file(void **state)
+{
+	int status, dir;
+	struct rig r;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() || sim_sanitized()) {
+		print_message("only root can become somebody else\n");
+		skip();
+	}
+	start(&r, true, ENV);
+	rig_close(&r);
+	dir = open(sim_path("."), O_RDONLY | O_CLOEXEC);
+	assert_int_equal(fchmod(dir, 0755), 0);
+	close(dir);
+	assert_int_equal(chmod(r.path, 0644), 0);
+	sim_nap_ms(120);
+	pid = fork();
+	if (!pid)
+		_exit(read_as_other(r.path));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 /* ------------------------------------------------------------------ the question itself */
 
 struct opener {
@@ -266,11 +346,18 @@ static void nothing_held(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		sim_test(nothing_held),	      sim_test(asked_while_opened),
-		sim_test(by_process_cold),    sim_test(by_process_cached),
-		sim_test(by_thread_cold),     sim_test(by_thread_cached),
-		sim_test(open_for_writing),   sim_test(own_handle),
-		sim_test(written_in_between), sim_test(extended),
+		sim_test(nothing_held),
+		sim_test(asked_while_opened),
+		sim_test(by_process_cold),
+		sim_test(by_process_cached),
+		sim_test(by_thread_cold),
+		sim_test(by_thread_cached),
+		sim_test(open_for_writing),
+		sim_test(own_handle),
+		sim_test(written_in_between),
+		sim_test(extended),
+		sim_test(reasons),
+		sim_test(others_file),
 	};
 
 	sim_alarm(300);
