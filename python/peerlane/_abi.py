@@ -7,6 +7,9 @@ import ctypes
 from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int64, c_size_t
 from ctypes import c_ssize_t, c_uint, c_uint32, c_uint64, c_void_p
 
+INT_MAX = (1 << 31) - 1
+UINT_MAX = (1 << 32) - 1
+
 PATH_NR = 5
 HIST = 64
 READ = 0
@@ -299,6 +302,9 @@ FUNCTIONS = {
         c_void_p,
         c_uint,
     ),
+    "peerlane_dlpack_delete": (None, c_void_p),
+    "peerlane_dlpack_delete_versioned": (None, c_void_p),
+    "peerlane_dlpack_destroy": (None, c_void_p),
     "peerlane_path_name": (c_char_p, c_int),
     "peerlane_explain": (c_int, c_void_p, c_int, c_void_p, c_size_t, c_int64, POINTER(Explanation)),
     "peerlane_stats_get": (c_int, c_void_p, POINTER(Stats)),

@@ -11,6 +11,7 @@ from ctypes import c_int, c_ssize_t, c_void_p
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from . import _dlpack
+from ._args import number
 
 
 class Buffer:
@@ -37,7 +38,7 @@ class Buffer:
             for name in Buffer.__slots__:
                 setattr(self, name, getattr(obj, name))
             return
-        for way in (_from_torch, _from_cuda, _from_array, _from_dlpack, _from_memory):
+        for way in (_from_own, _from_torch, _from_cuda, _from_array, _from_dlpack, _from_memory):
             if way(self, obj):
                 return
         raise TypeError(
@@ -56,12 +57,13 @@ class Buffer:
     def part(self, offset: int, size: Optional[int], *, write: bool) -> Tuple[int, int]:
         """Address and length of a part, checked; @write: it will be written to."""
         if write and self.readonly:
-            raise ValueError("the memory is read-only")
-        if size is None:
-            size = self.nbytes - offset
-        if offset < 0 or size < 0 or offset + size > self.nbytes:
+            raise ValueError("the memory is read-only; read into memory that can be written")
+        offset = number("buffer_offset", offset)
+        size = max(self.nbytes - offset, 0) if size is None else number("size", size)
+        if offset + size > self.nbytes:
             raise ValueError(
-                f"bytes {offset} to {offset + size} are not in a buffer of {self.nbytes} bytes"
+                f"buffer_offset {offset} and size {size} go past the buffer, which has "
+                f"{self.nbytes} bytes"
             )
         return self.address + offset, size
 
@@ -82,6 +84,14 @@ def require_contiguous(shape: Sequence[int], strides: Optional[Sequence[int]], u
                 "make a contiguous copy first"
             )
         expected *= length
+
+
+def _from_own(self: Buffer, obj: Any) -> bool:
+    place = getattr(obj, "_peerlane_memory", None)
+    if place is None:
+        return False
+    self.address, self.nbytes, self.gpu = place
+    return True
 
 
 def _from_torch(self: Buffer, obj: Any) -> bool:

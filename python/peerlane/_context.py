@@ -13,6 +13,7 @@ from ctypes import byref, c_void_p
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _abi
+from ._args import number, text
 from ._buffer import Buffer
 from ._errors import Error
 from ._handle import Closable, Handle
@@ -56,8 +57,9 @@ class Context(Closable):
     """An engine of its own. Most programs need none: functions without one use the default.
 
     Options that are not given, or 0, are the defaults of the library, or of its environment
-    variables (PEERLANE_BACKEND and so on). @backend: "auto", "cuda" or "sim"; @flags: words such
-    as "no-direct,save-cpu", those of PEERLANE_FLAGS.
+    variables (PEERLANE_BACKEND and so on). @backend: "cuda", "sim", or "auto", the default: CUDA
+    if there is any, else the simulator; .backend says which. @flags: words such as
+    "no-direct,save-cpu", those of PEERLANE_FLAGS.
     """
 
     def __init__(
@@ -71,15 +73,18 @@ class Context(Closable):
         queue_depth: int = 0,
         timeout_ms: int = 0,
     ) -> None:
+        asked = text("backend", backend) if backend is not None else ""
         options = _abi.Options(
-            backend=backend.encode() if backend else None,
+            backend=asked.encode() or None,
             flags=_flags(flags),
-            pool_bytes=pool_bytes,
-            slot_bytes=slot_bytes,
-            nr_threads=threads,
-            queue_depth=queue_depth,
-            timeout_ms=timeout_ms,
+            pool_bytes=number("pool_bytes", pool_bytes),
+            slot_bytes=number("slot_bytes", slot_bytes),
+            nr_threads=number("threads", threads, high=_abi.UINT_MAX),
+            queue_depth=number("queue_depth", queue_depth, high=_abi.UINT_MAX),
+            timeout_ms=number("timeout_ms", timeout_ms, high=_abi.UINT_MAX),
         )
+        asked = asked or os.environ.get("PEERLANE_BACKEND", "")
+        self.named = asked not in ("", "auto")  # whether the back end was asked for by name
         out = c_void_p()
         check(lib.peerlane_open(byref(out), byref(options)))
         self._pid = os.getpid()
@@ -90,6 +95,10 @@ class Context(Closable):
         self._handle = Handle(out.value or 0, self._end, "the context")
         self.backend: str = lib.peerlane_backend(out.value).decode()
         _all.add(self)
+
+    def __repr__(self) -> str:
+        chosen = "" if self.named or self.backend == "cuda" else " (no CUDA was found)"
+        return f"<peerlane.Context {self.backend}{chosen} {'closed' if self.closed else 'open'}>"
 
     @property
     def handle(self) -> Handle:
@@ -162,6 +171,7 @@ class Context(Closable):
         rate = ctypes.c_double()
         with self.handle as ctx:
             op = _abi.WRITE if write else _abi.READ
+            gpu = number("gpu", gpu, high=_abi.INT_MAX)
             check(lib.peerlane_gpu_copy_limit(ctx, gpu, op, byref(rate)))
         return rate.value
 
@@ -234,6 +244,7 @@ class Stream(Closable):
         self._context = owner
         out = c_void_p()
         with owner.handle as ctx:
+            gpu = number("gpu", gpu, high=_abi.INT_MAX)
             check(lib.peerlane_gpu_stream_create(ctx, gpu, byref(out)))
         self._handle = Handle(out.value or 0, self._end, "the stream")
         owner.adopt(self)
@@ -256,7 +267,8 @@ class Stream(Closable):
 
 _all: "weakref.WeakSet[Context]" = weakref.WeakSet()
 _default: Optional[Context] = None
-_default_lock = threading.Lock()
+_simulator: Optional[Context] = None
+_default_lock = threading.RLock()
 
 
 def context() -> Context:
@@ -268,13 +280,26 @@ def context() -> Context:
         return _default
 
 
+def simulator() -> Context:
+    """The default context on the simulator: that of context(), if it is one."""
+    global _simulator
+    with _default_lock:
+        if os.environ.get("PEERLANE_BACKEND", "").startswith("sim"):
+            return context()
+        if _default is not None and not _default.closed and _default.backend != "cuda":
+            return _default
+        if _simulator is None or _simulator.closed:
+            _simulator = Context(backend="sim")
+        return _simulator
+
+
 def _after_fork() -> None:
-    # The child opens a context of its own when it needs one.
-    global _default, _default_lock
-    _default_lock = threading.Lock()
+    # The child opens contexts of its own when it needs them.
+    global _default, _simulator, _default_lock
+    _default_lock = threading.RLock()
     for inherited in list(_all):
         inherited._lock = threading.RLock()
-    _default = None
+    _default = _simulator = None
 
 
 @atexit.register

@@ -8,6 +8,8 @@ from ctypes import POINTER, Structure, c_int, c_int32, c_int64, c_uint8, c_uint1
 from ctypes import c_uint64, c_void_p
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
+from ._lib import lib
+
 CPU = 1
 CUDA = 2
 CUDA_HOST = 3
@@ -15,6 +17,7 @@ EXTENSION = 12  # the simulated GPU
 CUDA_MANAGED = 13
 
 READ_ONLY = 0x1
+IS_COPIED = 0x2
 
 _PLAIN = b"dltensor"
 _VERSIONED = b"dltensor_versioned"
@@ -62,11 +65,8 @@ class _Tensor(Structure):
     ]
 
 
-_DELETER = ctypes.CFUNCTYPE(None, c_void_p)
-
-
 class _Managed(Structure):
-    _fields_ = [("tensor", _Tensor), ("manager_ctx", c_void_p), ("deleter", _DELETER)]
+    _fields_ = [("tensor", _Tensor), ("manager_ctx", c_void_p), ("deleter", c_void_p)]
 
 
 class _ManagedVersioned(Structure):
@@ -74,7 +74,7 @@ class _ManagedVersioned(Structure):
         ("major", c_uint32),
         ("minor", c_uint32),
         ("manager_ctx", c_void_p),
-        ("deleter", _DELETER),
+        ("deleter", c_void_p),
         ("flags", c_uint64),
         ("tensor", _Tensor),
     ]
@@ -87,15 +87,11 @@ _is_valid = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, ctypes.c_char_p)(
 _pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", _python)
 )
-# The same, for a capsule that is being destroyed and must not be referred to again.
-_is_valid_raw = ctypes.PYFUNCTYPE(c_int, c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _python))
-_pointer_raw = ctypes.PYFUNCTYPE(c_void_p, c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", _python)
-)
-_DESTRUCTOR = ctypes.PYFUNCTYPE(None, c_void_p)
-_new = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_char_p, _DESTRUCTOR)(
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_char_p, c_void_p)(
     ("PyCapsule_New", _python)
 )
+_incref = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", _python))
+_decref = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_DecRef", _python))
 
 
 class View(NamedTuple):
@@ -143,47 +139,59 @@ def request(obj: Any, stream: Optional[int]) -> Any:
         return obj.__dlpack__(stream=stream)
 
 
-# What is lent out by capsules of ours, by the address of the structure in them.
-_lent: Dict[int, Tuple[Any, ...]] = {}
+def _address(function: Any) -> Optional[int]:
+    return ctypes.cast(function, c_void_p).value
 
 
-def _give_back(address: int) -> None:
-    _lent.pop(address, None)
-
-
-def _destroy(capsule: int) -> None:
-    # A consumer renames the capsule and calls the deleter itself.
-    if _is_valid_raw(capsule, _PLAIN):
-        _lent.pop(_pointer_raw(capsule, _PLAIN), None)
-
-
-_deleter = _DELETER(_give_back)
-_destructor = _DESTRUCTOR(_destroy)
+# Functions of the library, not of Python: a consumer may drop a capsule while an exception is
+# pending, and call a deleter without the GIL.
+_DELETE = _address(lib.peerlane_dlpack_delete)
+_DELETE_VERSIONED = _address(lib.peerlane_dlpack_delete_versioned)
+_DESTROY = _address(lib.peerlane_dlpack_destroy)
 
 
 def make(
-    owner: Any, address: int, device: Tuple[int, int], dtype: str, shape: Tuple[int, ...]
+    owner: Any,
+    address: int,
+    device: Tuple[int, int],
+    dtype: str,
+    shape: Tuple[int, ...],
+    *,
+    versioned: bool = False,
+    copied: bool = False,
 ) -> Any:
     """A capsule for contiguous memory; @owner is kept until the consumer has done with it."""
     code, bits = DTYPES[dtype]
     dims = (c_int64 * max(len(shape), 1))(*shape)
-    managed = _Managed(
-        tensor=_Tensor(
-            data=address,
-            device_type=device[0],
-            device_id=device[1],
-            ndim=len(shape),
-            code=code,
-            bits=bits,
-            lanes=1,
-            shape=ctypes.cast(dims, POINTER(c_int64)),
-        ),
-        deleter=_deleter,
+    strides = (c_int64 * max(len(shape), 1))()
+    step = 1
+    for i in range(len(shape) - 1, -1, -1):
+        strides[i] = step
+        step *= max(shape[i], 1)
+    tensor = _Tensor(
+        data=address,
+        device_type=device[0],
+        device_id=device[1],
+        ndim=len(shape),
+        code=code,
+        bits=bits,
+        lanes=1,
+        shape=ctypes.cast(dims, POINTER(c_int64)),
+        strides=ctypes.cast(strides, POINTER(c_int64)),
     )
-    at = ctypes.addressof(managed)
-    _lent[at] = (managed, dims, owner)
+    managed: Any
+    if versioned:
+        flags = IS_COPIED if copied else 0
+        managed = _ManagedVersioned(
+            major=1, minor=0, deleter=_DELETE_VERSIONED, flags=flags, tensor=tensor
+        )
+    else:
+        managed = _Managed(tensor=tensor, deleter=_DELETE)
+    kept = (managed, dims, strides, owner)
+    managed.manager_ctx = id(kept)
+    _incref(kept)  # the deleter drops it
     try:
-        return _new(at, _PLAIN, _destructor)
+        return _new(ctypes.addressof(managed), _VERSIONED if versioned else _PLAIN, _DESTROY)
     except BaseException:
-        del _lent[at]
+        _decref(kept)
         raise

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+import importlib
+from typing import Any, Dict, List, Tuple
 
 from ._lib import lib
 
@@ -70,6 +71,23 @@ ML_DTYPES = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
 }
+
+
+def numpy_dtype(numpy: Any, dtype: str) -> Any:
+    """The numpy dtype for a type.
+
+    For types that numpy lacks: that of ml_dtypes where it is installed, else a structure with one
+    field, named like the type, of raw bits: no arithmetic takes it for numbers.
+    """
+    if dtype in TYPESTR:
+        return numpy.dtype(TYPESTR[dtype])
+    if dtype in ML_DTYPES:
+        try:
+            types = importlib.import_module("ml_dtypes")
+            return numpy.dtype(getattr(types, ML_DTYPES[dtype]))
+        except (ImportError, AttributeError):
+            pass
+    return numpy.dtype([(dtype, "<u2" if BITS[dtype] == 16 else "u1")])
 
 
 def packed(dtype: str, shape: Tuple[int, ...], name: str) -> Tuple[int, ...]:

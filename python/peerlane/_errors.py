@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno as _errno
+import os
 
 
 class Error(OSError):
@@ -16,6 +17,14 @@ class Error(OSError):
     def __init__(self, errno: int, text: str, cuda: int = 0) -> None:
         super().__init__(errno, text)
         self.cuda = cuda
+
+    def __str__(self) -> str:
+        # OSError adds the filename in any case; the sentence of the library may have it already.
+        said = f"[Errno {self.errno}] {self.strerror}"
+        name = self.filename
+        if name is None or (os.fsdecode(name) if isinstance(name, bytes) else str(name)) in said:
+            return said
+        return f"{said}: {self.filename!r}"
 
     @property
     def explanation(self) -> str:
@@ -43,6 +52,10 @@ class TimedOutError(Error, TimeoutError):
     """A device did not answer in time."""
 
 
+class InvalidError(Error, ValueError):
+    """The library refuses an argument."""
+
+
 class FormatError(Error, ValueError):
     """A safetensors file or an index file is malformed."""
 
@@ -52,6 +65,7 @@ _CLASSES = {
     _errno.EACCES: AccessError,
     _errno.EPERM: AccessError,
     _errno.EEXIST: ExistsError,
+    _errno.EINVAL: InvalidError,
     _errno.EISDIR: IsDirectoryError,
     _errno.ETIMEDOUT: TimedOutError,
     _errno.EUCLEAN: FormatError,

@@ -7,9 +7,10 @@ import os
 import threading
 from contextlib import ExitStack
 from ctypes import byref, c_int64, c_size_t, c_ssize_t, c_void_p
-from typing import Any, Iterable, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Iterable, List, Optional, Set, Tuple, Union
 
 from . import _abi
+from ._args import number, text
 from ._buffer import Buffer
 from ._context import Context, context as default_context
 from ._errors import make
@@ -32,7 +33,7 @@ _BATCH = 4096
 
 def open_flags(mode: str) -> int:
     """Flags of open(2) for a mode of open()."""
-    plain = mode.replace("b", "", 1)
+    plain = text("the mode", mode).replace("b", "", 1)
     plain = plain.replace("+", "", 1) + "+" if "+" in plain else plain
     if plain not in _MODES:
         raise ValueError(f"no such mode: {mode!r}; there are {', '.join(_MODES)}")
@@ -59,22 +60,28 @@ class File(Closable):
             path = path.fileno()
         with self._context.handle as ctx:
             if isinstance(path, int):
+                path = number("the descriptor", path, high=_abi.INT_MAX)
                 check(lib.peerlane_file_from_fd(ctx, path, byref(out)))
             else:
                 name = os.fsencode(path)
                 if b"\0" in name:
                     raise ValueError("embedded null byte")
-                err = lib.peerlane_file_open(ctx, name, flags, 0o666, byref(out))
-                if err:
-                    problem = failure(err)
-                    problem.filename = os.fspath(path)
-                    raise problem
+                self._check(lib.peerlane_file_open(ctx, name, flags, 0o666, byref(out)))
         self._handle = Handle(out.value or 0, self._end, f"the file {path!r}")
         self._context.adopt(self)
 
     def _end(self, pointer: int) -> None:
         if self._context.mine and not self._context.closed:
             check(lib.peerlane_file_close(pointer))
+
+    def _check(self, result: int) -> int:
+        """@result, or the exception, with the name of the file."""
+        if result < 0:
+            problem = failure(result)
+            named = isinstance(self.name, (str, bytes, os.PathLike))
+            problem.filename = os.fspath(self.name) if named else self.name
+            raise problem
+        return result
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
@@ -98,12 +105,13 @@ class File(Closable):
         unless @synchronize is False. Offsets and sizes may be any number of bytes.
         """
         memory = Buffer(buffer)
+        offset = number("offset", offset)
         address, size = memory.part(buffer_offset, size, write=True)
         if synchronize:
             self._context.synchronize(memory)
         with self._handle as file:
             # An empty buffer has no address.
-            return check(lib.peerlane_read(file, address, size, offset)) if size else 0
+            return self._check(lib.peerlane_read(file, address, size, offset)) if size else 0
 
     def write_from(
         self,
@@ -121,17 +129,18 @@ class File(Closable):
         @durable the data is on stable storage when the call returns.
         """
         memory = Buffer(buffer)
+        offset = number("offset", offset)
         address, size = memory.part(buffer_offset, size, write=False)
         if synchronize:
             self._context.synchronize(memory)
         flags = _abi.DURABLE if durable else 0
         with self._handle as file:
-            return check(lib.peerlane_write(file, address, size, offset, flags)) if size else 0
+            return self._check(lib.peerlane_write(file, address, size, offset, flags)) if size else 0
 
     def sync(self) -> None:
         """Wait until written data is on stable storage."""
         with self._handle as file:
-            check(lib.peerlane_file_sync(file))
+            self._check(lib.peerlane_file_sync(file))
 
     # ---- in the order of a stream
 
@@ -176,11 +185,12 @@ class File(Closable):
         write: bool = False,
     ) -> Explanation:
         """Which path such a read or write would take, and for each better one why not."""
+        offset = number("offset", offset)
         address, size = Buffer(buffer).part(0, size, write=False)
         raw = _abi.Explanation()
         with self._handle as file:
             op = _abi.WRITE if write else _abi.READ
-            check(lib.peerlane_explain(file, op, address, size, offset, byref(raw)))
+            self._check(lib.peerlane_explain(file, op, address, size, offset, byref(raw)))
         return from_raw(raw)
 
 
@@ -227,7 +237,7 @@ class Request:
         self._stream_object = stream
         self._stream = stream_handle(stream, buffer)
         self._size = c_size_t(size)
-        self._offset = c_int64(offset)
+        self._offset = c_int64(number("offset", offset))
         self._result = c_ssize_t(self._WAITING)
         function = lib.peerlane_write_async if write else lib.peerlane_read_async
         with _pending_lock:
@@ -251,6 +261,10 @@ class Request:
             with _pending_lock:
                 _pending.discard(self)
             raise
+
+    def __repr__(self) -> str:
+        state = f"result {self._result.value}" if self.done() else "under way"
+        return f"<peerlane.Request of {self._size.value} bytes, {state}>"
 
     def done(self) -> bool:
         """Whether the result is there; does not wait."""
@@ -295,15 +309,28 @@ def read_many(requests: Iterable[Tuple[File, Any, int]]) -> List[int]:
     All files must be of one context. When reads failed the first error is raised, after all of
     them have ended.
     """
-    return _many(list(requests), _abi.READ)
+    return _many(requests, _abi.READ)
 
 
 def write_many(requests: Iterable[Tuple[File, Any, int]]) -> List[int]:
     """Write many pieces at once; see read_many(). Pieces must not overlap."""
-    return _many(list(requests), _abi.WRITE)
+    return _many(requests, _abi.WRITE)
 
 
-def _many(requests: Sequence[Tuple[File, Any, int]], op: int) -> List[int]:
+def _checked(number_of: int, request: Any) -> Tuple[File, Any, int]:
+    """A request as the user gave it: three things, a file first and an offset last."""
+    if not isinstance(request, (tuple, list)) or len(request) != 3:
+        raise TypeError(f"request {number_of} is not a tuple of a file, a buffer and an offset")
+    file, buffer, offset = request
+    if not isinstance(file, File):
+        raise TypeError(
+            f"request {number_of} begins with a {type(file).__name__}; it must be a peerlane.File"
+        )
+    return file, buffer, number(f"the offset of request {number_of}", offset)
+
+
+def _many(wanted: Iterable[Any], op: int) -> List[int]:
+    requests = [_checked(i, request) for i, request in enumerate(wanted)]
     if not requests:
         return []
     owner = requests[0][0]._context
@@ -312,16 +339,16 @@ def _many(requests: Sequence[Tuple[File, Any, int]], op: int) -> List[int]:
     buffers = [Buffer(buffer) for _, buffer, _ in requests]
     parts = [b.part(0, None, write=op == _abi.READ) for b in buffers]
     owner.synchronize(*buffers)
-    wanted = [i for i, (_, size) in enumerate(parts) if size]
+    filled = [i for i, (_, size) in enumerate(parts) if size]
     results = [0] * len(requests)
     with ExitStack() as stack:
         pointers = {f: stack.enter_context(f._handle) for f in {r[0] for r in requests}}
         ctx = stack.enter_context(owner.handle)
         batch = c_void_p()
-        check(lib.peerlane_batch_create(ctx, min(len(wanted), _BATCH) or 1, byref(batch)))
+        check(lib.peerlane_batch_create(ctx, min(len(filled), _BATCH) or 1, byref(batch)))
         stack.callback(lib.peerlane_batch_destroy, batch.value)
-        for first in range(0, len(wanted), _BATCH):
-            chunk = wanted[first : first + _BATCH]
+        for first in range(0, len(filled), _BATCH):
+            chunk = filled[first : first + _BATCH]
             ios = (_abi.Io * len(chunk))()
             for io, i in zip(ios, chunk):
                 io.file, io.op, io.cookie = pointers[requests[i][0]], op, i

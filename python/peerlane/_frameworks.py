@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import errno
 import importlib
-import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from ._context import Context
-from ._dtypes import BITS, ML_DTYPES, TORCH, TYPESTR, packed
+from ._device import parse
+from ._dtypes import BITS, TORCH, numpy_dtype, packed
 from ._errors import Error
 
 Shape = Tuple[int, ...]
@@ -40,16 +40,27 @@ class TorchFramework:
         import torch
 
         self.torch = torch
-        self.device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        if str(device).startswith("sim"):
+            raise ValueError('torch has no tensors on the simulator; use framework="dlpack"')
+        self.device = self.named(device)
         # What is neither host nor CUDA memory gets its tensors by way of the host.
         self.moves = self.device.type not in ("cpu", "cuda")
         self.place = torch.device("cpu") if self.moves else self.device
         if self.place.type == "cuda" and context.backend != "cuda":
             raise Error(
                 errno.ENODEV,
-                f"tensors on {self.device} need the back end cuda, and this context has "
-                f"{context.backend}",
+                f"torch tensors on {self.device} need CUDA, and this context was opened with the "
+                f'back end {context.backend}; framework="dlpack" loads tensors there',
             )
+
+    def named(self, device: Any) -> Any:
+        """The torch.device of a name, number or torch.device."""
+        if isinstance(device, int):
+            return self.torch.device("cuda", parse(device).gpu)
+        try:
+            return self.torch.device(device)
+        except (RuntimeError, TypeError) as problem:
+            raise ValueError(f"no such device: {device!r}; torch says: {problem}") from None
 
     def dtype(self, dtype: str, name: str) -> Any:
         """The torch dtype of a tensor."""
@@ -115,24 +126,8 @@ class NumpyFramework:
         import numpy
 
         self.numpy = numpy
-        if device_gpu(device) is not None:
+        if parse(device).gpu is not None:
             raise ValueError(f"numpy has no arrays on {device}; use torch, or framework=\"dlpack\"")
-
-    def dtype(self, dtype: str) -> Any:
-        """The numpy dtype of a tensor.
-
-        For types that numpy lacks: that of ml_dtypes where it is installed, else a structure with
-        one field, named like the type, of raw bits: no arithmetic takes it for numbers.
-        """
-        if dtype in TYPESTR:
-            return self.numpy.dtype(TYPESTR[dtype])
-        if dtype in ML_DTYPES:
-            try:
-                types = importlib.import_module("ml_dtypes")
-                return self.numpy.dtype(getattr(types, ML_DTYPES[dtype]))
-            except (ImportError, AttributeError):
-                pass
-        return self.numpy.dtype([(dtype, "<u2" if BITS[dtype] == 16 else "u1")])
 
     def before(self) -> None:
         """Nothing is queued on host memory."""
@@ -149,7 +144,7 @@ class NumpyFramework:
         for at, dtype, shape, name in parts:
             kind = kinds.get(dtype)
             if kind is None:
-                kind = kinds[dtype] = self.dtype(dtype)
+                kind = kinds[dtype] = numpy_dtype(self.numpy, dtype)
             shape = packed(dtype, shape, name)
             if 0 in shape:
                 made.append(self.numpy.empty(shape, dtype=kind))
@@ -159,7 +154,8 @@ class NumpyFramework:
 
     def whole(self, dtype: str, shape: Shape, name: str) -> Tuple[Any, int]:
         """An array of its own."""
-        made = self.numpy.empty(packed(dtype, shape, name), dtype=self.dtype(dtype))
+        kind = numpy_dtype(self.numpy, dtype)
+        made = self.numpy.empty(packed(dtype, shape, name), dtype=kind)
         return made, made.ctypes.data
 
     @staticmethod
@@ -179,16 +175,6 @@ class NumpyFramework:
 Framework = Union[TorchFramework, NumpyFramework]
 
 
-def device_gpu(device: Any) -> Optional[int]:
-    """Ordinal of the GPU that a device names, None for the host."""
-    if isinstance(device, int):
-        return device
-    found = re.fullmatch(r"(cpu)|cuda(?::(\d+))?", str(device))
-    if not found:
-        raise ValueError(f'no such device: {device!r}; there are "cpu", "cuda" and "cuda:N"')
-    return None if found.group(1) else int(found.group(2) or 0)
-
-
 def choose(framework: Optional[str], device: Any) -> str:
     """The framework by its names in safetensors; None: torch if it is there, else numpy, which
     has host memory only, else tensors of our own."""
@@ -200,8 +186,10 @@ def choose(framework: Optional[str], device: Any) -> str:
         return "dlpack"
     if framework is not None:
         raise ValueError(f'framework {framework!r} is not known; there are "pt", "np" and "dlpack"')
+    if str(device).startswith("sim"):
+        return "dlpack"  # no framework has tensors on the simulator
     for name, module in (("pt", "torch"), ("np", "numpy")):
-        if name == "np" and device_gpu(device) is not None:
+        if name == "np" and parse(device).gpu is not None:
             continue
         try:
             importlib.import_module(module)

@@ -12,13 +12,14 @@ from itertools import accumulate, groupby
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
 
 from . import _abi
+from ._args import number
 from ._context import Context
 from ._dtypes import NAMES, NUMBERS
 from ._frameworks import Framework, Shape
 from ._handle import Closable, Handle
 from ._lib import check, failure, lib
 from ._sources import Source
-from ._tensor import Memory, Tensor
+from ._tensor import Memory, Tensor, gpu_name
 
 Path = Union[str, "os.PathLike[str]"]
 Progress = Callable[[int, int], Any]
@@ -223,7 +224,7 @@ class Model(Closable):
             )
         )
         held = Memory(self._context, out.value, lib.peerlane_model_memory_free)
-        device = "cpu" if gpu is None else f"cuda:{gpu}"
+        device = "cpu" if gpu is None else gpu_name(self._context, gpu)
         rows = zip(
             parts.column(_abi.Part.addr).tolist(),
             parts.types,
@@ -278,12 +279,15 @@ def save(
         place.shape = ctypes.addressof(shape)
         place.addr = source.buffer.address
     words: List[bytes] = []
+    if metadata is not None and not isinstance(metadata, dict):
+        raise TypeError(f"metadata must be a dict of texts, not {type(metadata).__name__}")
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"metadata must be text: {key!r}: {value!r}")
         if "\0" in key + value:
             raise ValueError(f"metadata {key!r} has a null character in it")
         words += [key.encode(), value.encode()]
+    align = number("align", align)
     told = _Told(progress)
     flags = (_abi.MODEL_CHECKSUM if checksum else 0) | (0 if sync else _abi.MODEL_NO_SYNC)
     options = _abi.SaveOptions(flags=flags, align=align, progress=told.function)

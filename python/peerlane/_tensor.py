@@ -8,10 +8,13 @@ from functools import partial
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import _dlpack
+from ._args import number
 from ._buffer import Buffer
 from ._context import Context, context as default_context
-from ._dtypes import TYPESTR
+from ._device import context_for, parse
+from ._dtypes import TYPESTR, numpy_dtype, packed
 from ._lib import check, lib
+
 
 class Memory:
     """Memory of the library, freed by @free with its last tensor."""
@@ -31,11 +34,24 @@ class Memory:
             self._context.drop_memory()
 
 
-class Tensor:
-    """Contiguous memory with a shape and a type, on the host ("cpu") or on a GPU ("cuda:0").
+class _Bytes:
+    """Host memory of a tensor as numpy sees it: bytes, which keep the tensor."""
 
-    torch.from_dlpack(), cupy.from_dlpack() and numpy.from_dlpack() take it without a copy; so do
-    File.read_into() and save_file().
+    def __init__(self, tensor: "Tensor") -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "shape": (tensor.nbytes,),
+            "typestr": "|u1",
+            "data": (tensor.address, False),
+            "version": 3,
+        }
+
+
+class Tensor:
+    """Contiguous memory with a shape and a type, on the host ("cpu") or a GPU ("cuda:0", "sim:0").
+
+    torch.from_dlpack() and cupy.from_dlpack() take it without a copy, and so do File.read_into()
+    and save_file(). numpy.asarray() shows host memory, and copies that of a GPU.
     """
 
     __slots__ = ("dtype", "shape", "nbytes", "device", "address", "_memory", "_context")
@@ -66,12 +82,22 @@ class Tensor:
         """Ordinal of the GPU, -1 for host memory."""
         return int(self.device.partition(":")[2] or -1)
 
-    def tobytes(self) -> bytes:
-        """A copy of the data."""
+    @property
+    def _peerlane_memory(self) -> Tuple[int, int, bool]:
+        """For Buffer: address, bytes, and whether it is a GPU's."""
+        return self.address, self.nbytes, self.device != "cpu"
+
+    def _copy(self) -> bytearray:
         data = bytearray(self.nbytes)
         if self.nbytes:
             self._context.copy(data, Buffer.at(self.address, self.nbytes, keep=self))
-        return bytes(data)
+        return data
+
+    def tobytes(self) -> bytes:
+        """A copy of the data."""
+        return bytes(self._copy())
+
+    # ---- for frameworks
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         if self.device == "cpu":
@@ -79,11 +105,65 @@ class Tensor:
         kind = _dlpack.CUDA if self._context.backend == "cuda" else _dlpack.EXTENSION
         return (kind, self.gpu)
 
-    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Optional[Tuple[int, int]] = None,
+        dl_device: Optional[Tuple[int, int]] = None,
+        copy: Optional[bool] = None,
+    ) -> Any:
         # The data is in place, and nothing is queued on it: no stream has to wait.
+        here, host = self.__dlpack_device__(), (_dlpack.CPU, 0)
+        wanted = here if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        if wanted not in (here, host):
+            raise BufferError(f"a tensor on {self.device} cannot be passed to DLPack device {wanted}")
+        if wanted == host and (here != host or copy):
+            if copy is False:
+                raise BufferError(f"a tensor on {self.device} gets to the host only by a copy")
+            data = self._copy()
+            return self._capsule(data, Buffer(data).address, host, max_version, copied=True)
+        if here[0] == _dlpack.EXTENSION:
+            raise BufferError(
+                f"the tensor is on the simulated GPU {self.device}, whose memory no framework can "
+                "read; numpy.asarray(tensor) copies it to the host"
+            )
+        if copy:
+            twin = empty(max(self.nbytes, 1), self.device, context=self._context)
+            if self.nbytes:
+                source = Buffer.at(self.address, self.nbytes, keep=self)
+                self._context.copy(Buffer.at(twin.address, self.nbytes, keep=twin), source)
+            return self._capsule(twin, twin.address, here, max_version, copied=True)
+        return self._capsule(self, self.address, here, max_version)
+
+    def _capsule(
+        self,
+        owner: Any,
+        address: int,
+        device: Tuple[int, int],
+        max_version: Optional[Tuple[int, int]],
+        copied: bool = False,
+    ) -> Any:
+        versioned = max_version is not None and max_version[0] >= 1
         return _dlpack.make(
-            (self._memory, self), self.address, self.__dlpack_device__(), self.dtype, self.shape
+            owner, address, device, self.dtype, self.shape, versioned=versioned, copied=copied
         )
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
+        import numpy
+
+        shape = packed(self.dtype, self.shape, "")
+        kind = numpy_dtype(numpy, self.dtype)
+        if self.device != "cpu" and copy is False:
+            raise ValueError(f"a tensor on {self.device} gets to the host only by a copy")
+        if not self.nbytes:
+            array = numpy.empty(shape, kind)
+        elif self.device == "cpu":
+            array = numpy.asarray(_Bytes(self)).view(kind).reshape(shape)
+            array = array.copy() if copy else array
+        else:
+            array = numpy.frombuffer(self._copy(), kind).reshape(shape)
+        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
     def _interface(self, on_host: bool) -> Dict[str, Any]:
         if (self.device == "cpu") != on_host or self.dtype not in TYPESTR:
@@ -107,11 +187,26 @@ class Tensor:
         return self._interface(False)
 
 
-def empty(nbytes: int, gpu: int = 0, *, context: Optional[Context] = None) -> Tensor:
-    """Bytes of GPU memory, for programs without a framework that has some."""
-    owner = context or default_context()
+def gpu_name(context: Context, gpu: int) -> str:
+    """What a tensor on a GPU of a context says its device is."""
+    return f"{'cuda' if context.backend == 'cuda' else 'sim'}:{gpu}"
+
+
+def empty(nbytes: int, device: Any = None, *, context: Optional[Context] = None) -> Tensor:
+    """Bytes of GPU memory, for programs without a framework that has some.
+
+    @device: "cuda", "cuda:1", 1, "sim", ...; None: the first GPU of the context, be it simulated.
+    """
+    nbytes = number("nbytes", nbytes, low=1)
+    if device is None:
+        gpu, owner = 0, context or default_context()
+    else:
+        kind, ordinal = parse(device)
+        if ordinal is None:
+            raise ValueError("empty() gives GPU memory; for the host use a bytearray, or numpy")
+        gpu, owner = ordinal, context_for(kind, context, device)
     out = c_void_p()
     with owner.handle as ctx:
         check(lib.peerlane_gpu_alloc(ctx, gpu, nbytes, byref(out)))
         memory = Memory(owner, out.value, partial(lib.peerlane_gpu_free, ctx))
-    return Tensor(owner, memory, out.value or 0, "U8", (nbytes,), nbytes, f"cuda:{gpu}")
+    return Tensor(owner, memory, out.value or 0, "U8", (nbytes,), nbytes, gpu_name(owner, gpu))

@@ -14,8 +14,9 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _model
 from ._context import Context, context as default_context
+from ._device import context_for, parse
 from ._dtypes import BITS
-from ._frameworks import Framework, NumpyFramework, TorchFramework, choose, device_gpu
+from ._frameworks import Framework, NumpyFramework, TorchFramework, choose
 from ._model import Cut, Entry, Model, Path, Progress
 from ._sources import overlapping, source
 
@@ -28,7 +29,8 @@ class safe_open:  # its name in safetensors
     @filename: a safetensors file, an index file (*.json) beside its shards, or a folder with
     model.safetensors.index.json or model.safetensors in it, or with one such file of another name.
     @framework: "pt", "np" or "dlpack"; None: see the module. @device: "cpu", "cuda", "cuda:1", a
-    number, or a torch.device.
+    number (1 is "cuda:1"), a torch.device, or "sim", the simulator. Without CUDA "cuda" is an error,
+    unless PEERLANE_BACKEND or @context name the simulator.
     """
 
     def __init__(
@@ -39,17 +41,20 @@ class safe_open:  # its name in safetensors
         *,
         context: Optional[Context] = None,
     ) -> None:
-        self._context = context or default_context()
+        self.filename = filename
         self._device = device
         self._kind = choose(framework, device)
         self._framework: Optional[Framework] = None
         self._gpu: Optional[int] = None
+        named = str(device).partition(":")[0]  # torch knows more kinds than parse()
+        kind = named if self._kind == "pt" and not isinstance(device, int) else parse(device).kind
+        self._context = context_for(kind, context, device)
         if self._kind == "pt":
             self._framework = TorchFramework(self._context, device)
         elif self._kind == "np":
             self._framework = NumpyFramework(self._context, device)
         else:
-            self._gpu = device_gpu(device)
+            self._gpu = parse(device).gpu
         self._model = Model(self._context, filename)
 
     # ---- what is in it

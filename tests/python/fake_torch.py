@@ -33,6 +33,8 @@ for _name, _np in _TYPES.items():
 class device:
     def __init__(self, name, index=None):
         name, _, number = str(name).partition(":")
+        if name not in ("cpu", "cuda", "mps", "meta"):
+            raise RuntimeError(f"Expected one of cpu, cuda, mps, meta: {name}")
         self.type = name
         self.index = int(number) if number else index
 
@@ -82,6 +84,12 @@ class Tensor:
     def clone(self, memory_format=None):
         assert memory_format == contiguous_format
         return Tensor(self.array.copy(order="C"), self.dtype, self.device)
+
+    def contiguous(self):
+        return Tensor(np.ascontiguousarray(self.array), self.dtype, self.device)
+
+    def copy_(self, other):
+        self.array[...] = other.array
 
     def to(self, where):
         moved = Tensor(self.array.copy(), self.dtype, where)

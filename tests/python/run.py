@@ -16,6 +16,7 @@ DEFAULTS = {
     "PEERLANE_SOURCE": SOURCE,
     "PEERLANE_BUILD": os.path.join(SOURCE, "build"),
     "PEERLANE_LIBRARY": os.path.join(SOURCE, "build/lib/libpeerlane.so.0"),
+    "FAKE_LIBCUDA": os.path.join(SOURCE, "build/tests/libcuda_fake.so"),
     "PEERLANE_WHEEL_LIBRARY": os.path.join(SOURCE, "build/python/libpeerlane.so.0"),
     "PYTHONPATH": os.path.join(SOURCE, "python"),
 }

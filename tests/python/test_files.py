@@ -95,12 +95,60 @@ class Files(support.Case):
 
     def test_parts_of_buffers(self):
         with peerlane.open(self.file("f", b"0123456789")) as f:
-            for offset, size in ((0, 11), (10, 1), (-1, 2), (0, -1)):
-                with self.assertRaisesRegex(ValueError, "not in a buffer of 10"):
+            for offset, size in ((0, 11), (10, 1), (11, None)):
+                with self.assertRaisesRegex(ValueError, "past the buffer, which has 10 bytes"):
                     f.read_into(bytearray(10), size=size, buffer_offset=offset)
+            for offset, size in ((-1, 2), (0, -1)):
+                with self.assertRaisesRegex(ValueError, "is -1; it must be 0 or more"):
+                    f.read_into(bytearray(10), size=size, buffer_offset=offset)
+
+    def test_offsets(self):
+        """Numbers that are no offsets; ctypes would cut what does not fit 64 bits."""
+        with peerlane.open(self.file("f", b"0123456789"), "r+") as f, peerlane.context().stream() as s:
+            for call in (
+                lambda at: f.read_into(bytearray(4), at),
+                lambda at: f.write_from(b"abcd", at),
+                lambda at: f.read_into_async(bytearray(4), at, stream=s),
+                lambda at: f.write_from_async(b"abcd", at, stream=s),
+                lambda at: f.explain(bytearray(4), at),
+                lambda at: peerlane.read_many([(f, bytearray(4), at)]),
+                lambda at: peerlane.write_many([(f, b"abcd", at)]),
+            ):
+                for at, kind in ((-1, ValueError), (1 << 64, ValueError), (1.5, TypeError), ("1", TypeError)):
+                    with self.assertRaisesRegex(kind, "offset"):
+                        call(at)
+        self.assertEqual(self.content("f"), b"0123456789")
+
+    def test_errors_name_the_file_once(self):
+        path = self.path("none")
+        for name in (path, os.fsencode(path)):
+            with self.assertRaises(FileNotFoundError) as caught:
+                peerlane.open(name)
+            self.assertEqual(str(caught.exception).count("none"), 1)
+            self.assertEqual(caught.exception.filename, name)
+        with self.assertRaises(IsADirectoryError) as caught:
+            peerlane.open(self.dir)
+        self.assertEqual(str(caught.exception).count(self.dir), 1)
+        with peerlane.open(self.file("f", b"x")) as f:
             with self.assertRaises(peerlane.Error) as caught:
-                f.read_into(bytearray(10), -1)
-            self.assertEqual(caught.exception.errno, errno.EINVAL)
+                f.write_from(b"y")
+            self.assertEqual(str(caught.exception).count(f.name), 1)
+
+    def test_wrong_types(self):
+        with peerlane.open(self.file("f", b"0123456789")) as f:
+            for requests, words in (
+                ([(f, bytearray(4))], "request 0 is not a tuple of a file, a buffer and an offset"),
+                ([(f, bytearray(4), 0), f], "request 1 is not a tuple"),
+                ([(f.name, bytearray(4), 0)], "begins with a str; it must be a peerlane.File"),
+            ):
+                with self.assertRaisesRegex(TypeError, words):
+                    peerlane.read_many(requests)
+            with self.assertRaisesRegex(TypeError, "size must be a whole number"):
+                f.read_into(bytearray(4), size=1.5)
+        with self.assertRaisesRegex(TypeError, "the mode must be a str"):
+            peerlane.open(self.path("f"), 5)
+        with self.assertRaisesRegex(ValueError, "descriptor is -1"):
+            peerlane.open(-1)
 
     def test_closed(self):
         f = peerlane.open(self.file("f", b"x"))
@@ -261,11 +309,32 @@ class Contexts(support.Case):
         self.assertTrue(f.closed)
         with self.assertRaisesRegex(ValueError, "no such flag"):
             peerlane.Context(flags=["fast"])
-        with self.assertRaises(peerlane.Error) as caught:
+        with self.assertRaises(peerlane.InvalidError) as caught:
             peerlane.Context(backend="none")
         self.assertIn("none", caught.exception.explanation)
+        self.assertIsInstance(caught.exception, ValueError)
+        for bad, kind in (
+            ({"backend": 5}, TypeError),
+            ({"threads": -1}, ValueError),
+            ({"threads": 1.5}, TypeError),
+            ({"threads": 1 << 32}, ValueError),
+            ({"pool_bytes": -1}, ValueError),
+            ({"pool_bytes": 5}, ValueError),
+            ({"slot_bytes": 100_000}, ValueError),
+        ):
+            with self.assertRaisesRegex(kind, next(iter(bad))):
+                peerlane.Context(**bad)
         with self.assertRaisesRegex(peerlane.Error, "is closed"):
             c.stats()
+
+    def test_repr(self):
+        with peerlane.Context(backend="sim") as c:
+            self.assertEqual(repr(c), "<peerlane.Context sim open>")
+        self.assertEqual(repr(c), "<peerlane.Context sim closed>")
+        with peerlane.open(self.file("f", b"abc")) as f, peerlane.context().stream() as s:
+            request = f.read_into_async(bytearray(2), stream=s)
+            request.wait()
+            self.assertEqual(repr(request), "<peerlane.Request of 2 bytes, result 2>")
 
     def test_stats(self):
         with peerlane.Context(backend="sim") as c:
@@ -295,13 +364,18 @@ class Contexts(support.Case):
 
     def test_empty(self):
         memory = peerlane.empty(100)
-        self.assertEqual((memory.dtype, memory.shape, memory.device), ("U8", (100,), "cuda:0"))
+        self.assertEqual((memory.dtype, memory.shape, memory.device), ("U8", (100,), "sim:0"))
         peerlane.context().copy(memory, bytes(range(100)))
         self.assertEqual(memory.tobytes(), bytes(range(100)))
         with self.assertRaisesRegex(ValueError, "do not fit"):
             peerlane.context().copy(memory, b"x")
-        with self.assertRaises(peerlane.Error):
+        with self.assertRaisesRegex(peerlane.Error, "no GPU 99"):
             peerlane.empty(100, 99)
+        for bad, kind in ((0, ValueError), (-1, ValueError), (1 << 70, ValueError), (1.5, TypeError)):
+            with self.assertRaisesRegex(kind, "nbytes"):
+                peerlane.empty(bad)
+        with self.assertRaisesRegex(ValueError, "gives GPU memory"):
+            peerlane.empty(100, "cpu")
 
     def test_memory_is_freed_once(self):
         freed = []

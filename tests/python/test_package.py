@@ -141,7 +141,8 @@ class Declarations(unittest.TestCase):
     }
 
     def compile(self, lines):
-        text = "#include <stddef.h>\n#include <peerlane/gpu.h>\n#include <peerlane/model.h>\n"
+        headers = ("stddef.h", "peerlane/dlpack.h", "peerlane/gpu.h", "peerlane/model.h")
+        text = "".join(f"#include <{name}>\n" for name in headers)
         done = subprocess.run(
             ["cc", "-std=gnu11", "-fsyntax-only", "-I", os.path.join(SOURCE, "include"), "-xc", "-"],
             input=text + "\n".join(lines) + "\n",

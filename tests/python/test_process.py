@@ -52,7 +52,8 @@ class Process(support.Case):
             f.read_into(m)
             t = peerlane.safetensors.load_file("m", "cuda", framework="dlpack")["t"]
             o = peerlane.safetensors.safe_open("m", "dlpack", "cuda")
-            capsule = t.__dlpack__()
+            h = peerlane.safetensors.load_file("m", framework="dlpack")["t"]
+            capsules = [h.__dlpack__(), h.__dlpack__(max_version=(1, 0))]
             q = f.read_into_async(t, stream=s)
             """
         )

@@ -46,7 +46,7 @@ class Load(support.Case):
             random.Random(shuffle).shuffle(made)
             support.write_model(self.path("m"), made, pad=shuffle * 3)
             expected, _ = support.parse(self.path("m"))
-            for device, place in (("cpu", "cpu"), ("cuda", "cuda:0"), (0, "cuda:0")):
+            for device, place in (("cpu", "cpu"), ("cuda", "sim:0"), (0, "sim:0"), ("sim", "sim:0")):
                 for per_tensor in (False, True):
                     got = load_file(
                         self.path("m"), device, framework="dlpack", per_tensor=per_tensor
@@ -97,7 +97,7 @@ class Load(support.Case):
         ]
         support.write_model(self.path("m"), made)
         expected, _ = support.parse(self.path("m"))
-        self.check_own(load_file(self.path("m"), "cuda", framework="dlpack"), expected, "cuda:0")
+        self.check_own(load_file(self.path("m"), "cuda", framework="dlpack"), expected, "sim:0")
         for name, a in load_file(self.path("m"), framework="np").items():
             self.assertEqual((a.shape, a.tobytes()), expected[name][1:], name)
 

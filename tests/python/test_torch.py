@@ -77,6 +77,11 @@ class Torch(support.Case):
         support.write_model(self.path("m"), [("six", "F6_E3M2", (4,), b"abc")])
         with self.assertRaisesRegex(ValueError, '"six": torch has no type for F6_E3M2'):
             load_file(self.path("m"))
+        with self.assertRaisesRegex(ValueError, "no such device: 'gpu'; torch says"):
+            load_file(self.path("m"), "gpu")
+        with self.assertRaisesRegex(ValueError, 'torch has no tensors on the simulator'):
+            load_file(self.path("m"), "sim", framework="pt")
+        self.assertIsInstance(load_file(self.path("m"), "sim")["six"], peerlane.Tensor)
         with self.assertRaises(peerlane.Error) as caught:
             load_file(self.path("m"), "cuda")
         self.assertEqual(caught.exception.errno, errno.ENODEV)
