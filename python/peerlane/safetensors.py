@@ -10,14 +10,14 @@ framework="dlpack", peerlane.Tensor, which any framework takes by DLPack.
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional
 
-from . import _model
+from . import _index, _model
 from ._context import Context, context as default_context
 from ._device import context_for, parse
 from ._dtypes import BITS
 from ._frameworks import Framework, NumpyFramework, TorchFramework, choose
-from ._model import Cut, Entry, Model, Path, Progress
+from ._model import Entry, Model, Path, Progress
 from ._sources import overlapping, source
 
 __all__ = ["load_file", "load_sharded", "safe_open", "save_file", "SafeSlice"]
@@ -123,9 +123,6 @@ class safe_open:  # its name in safetensors
         self.close()
 
 
-Index = Union[int, slice, Any]
-
-
 class SafeSlice:
     """A tensor of a model of which slices can be read, by safe_open.get_slice()."""
 
@@ -142,34 +139,14 @@ class SafeSlice:
         """Type of its elements, as in the file: "F32", "BF16", ..."""
         return self._entry.dtype
 
-    def _normal(self, key: Index) -> List[Union[int, slice]]:
-        """The index for each dimension: numbers that are not negative, and slices."""
+    def __getitem__(self, key: Any) -> Any:
         shape = self._entry.shape
-        keys = list(key) if isinstance(key, tuple) else [key]
-        if sum(k is Ellipsis for k in keys) > 1:
-            raise IndexError("an index can have only one ellipsis ('...')")
-        if len([k for k in keys if k is not Ellipsis]) > len(shape):
-            raise IndexError(f"too many indices for a tensor of {len(shape)} dimensions")
-        at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
-        keys[at : at + 1] = [slice(None)] * (len(shape) - len(keys) + (at < len(keys)))
-        return [self._one(k, dim, length) for dim, (k, length) in enumerate(zip(keys, shape))]
-
-    @staticmethod
-    def _one(key: Index, dim: int, length: int) -> Union[int, slice]:
-        if isinstance(key, slice):
-            return key
-        if not hasattr(key, "__index__") or isinstance(key, bool):
-            raise TypeError(f"an index is a number, a slice or '...', not {type(key).__name__}")
-        number = key.__index__()
-        if not -length <= number < length:
-            raise IndexError(f"index {number} is outside of dimension {dim}, which has {length}")
-        return int(number % length)
-
-    def __getitem__(self, key: Index) -> Any:
-        cut, keys = self._cut(self._normal(key))
+        picks = _index.parse(key, shape)
+        cut, keys = _index.cut(picks, shape)
         left = () if all(k == slice(None) for k in keys) else tuple(keys)
         framework = self._open._framework
-        if left and (framework is None or (BITS[self._entry.dtype] < 8 and left[-1] != slice(None))):
+        narrow = BITS[self._entry.dtype] < 8 and left and left[-1] != slice(None)
+        if left and (framework is None or narrow):
             raise ValueError(
                 'with framework="dlpack", or elements of less than a byte, a slice is along one '
                 "dimension, without steps"
@@ -178,33 +155,6 @@ class SafeSlice:
             framework.check(left)
         tensor = self._open._load({self._name: self._entry}, cut=cut)[self._name]
         return framework.index(tensor, left) if left and framework is not None else tensor
-
-    def _cut(
-        self, keys: List[Union[int, slice]]
-    ) -> Tuple[Optional[Cut], List[Union[int, slice]]]:
-        """What to read: the dimension that saves most; and how to index what was read."""
-        best, share = -1, 1.0
-        ranges = []
-        for dim, (key, length) in enumerate(zip(keys, self._entry.shape)):
-            if isinstance(key, int):
-                low, high = key, key + 1
-            else:
-                span = range(length)[key]
-                low, high = (min(span), max(span) + 1) if span else (0, 0)
-            ranges.append((low, high))
-            if length and (high - low) / length < share:
-                best, share = dim, (high - low) / length
-        if best < 0:
-            return None, keys
-        low, high = ranges[best]
-        keys = list(keys)
-        key = keys[best]
-        if isinstance(key, int):
-            keys[best] = 0
-        else:
-            # The same elements, counted from the start of what was read.
-            keys[best] = slice(None, None, key.step) if (key.step or 1) != 1 else slice(None)
-        return Cut(best, low, high), keys
 
 
 def load_file(
