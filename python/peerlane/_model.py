@@ -40,7 +40,7 @@ def encode(path: Path) -> bytes:
     """A path for the library."""
     name = os.fsencode(path)
     if b"\0" in name:
-        raise ValueError("embedded null byte")
+        raise ValueError("a path has no null byte in it; load() takes the content of a file")
     return name
 
 

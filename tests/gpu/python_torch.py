@@ -17,11 +17,13 @@ import random
 import sys
 import tempfile
 import traceback
+import weakref
 
 import package  # noqa: F401
 
 try:
     import safetensors
+    import safetensors.torch as their
     import torch
     from safetensors.torch import load_file as their_load_file
     from safetensors.torch import save_file as their_save_file
@@ -32,7 +34,8 @@ except ImportError as problem:
 import support  # noqa: E402
 
 import peerlane  # noqa: E402
-from peerlane.safetensors import load_file, load_sharded, safe_open, save_file  # noqa: E402
+from peerlane.safetensors import load, load_file, load_model, load_sharded  # noqa: E402
+from peerlane.safetensors import safe_open, save, save_file, save_model  # noqa: E402
 
 SHAPES = [(), (1,), (0,), (3, 0, 5), (8,), (7,), (4, 6), (2, 3, 4), (33, 16)]
 GIB = 1 << 30
@@ -192,6 +195,70 @@ class Cases:
             for rank in range(5):
                 same(ours.get_slice("a")[10 * rank : 10 * rank + 10], a[10 * rank : 10 * rank + 10])
 
+    def index_lists(self):
+        """slices: lists, masks, arrays and new dimensions, the same as safetensors'"""
+        a = torch.arange(60, device=self.device).reshape(5, 3, 4)
+        save_file({"a": a}, self.path("m"))
+        mask = a[:, :, 0] > 20
+        keys = [
+            None, (None, 0), (0, None, slice(1, 3)), (..., None), [0, 2], [-1], [], (slice(None), [2, 0]),
+            ([0, 1], slice(None), [2, 3]), (3, [1, 2]), True, [True, False, True, False, True], mask,
+            (mask, [0] * int(mask.sum())), torch.tensor([4, 1]), torch.tensor(2), (slice(1, 3), None, 0),
+        ]  # fmt: skip
+        with safe_open(self.path("m"), "pt", self.device) as ours:
+            with safetensors.safe_open(self.path("m"), "pt", self.device) as theirs:
+                for key in keys:
+                    got = ours.get_slice("a")[key]
+                    same(got, theirs.get_slice("a")[key], str(key))
+                    assert got.is_contiguous(), key
+        return f"{len(keys)} kinds"
+
+    def models(self):
+        """save_model and load_model: the same files and answers as safetensors'"""
+
+        class Net(torch.nn.Module):
+            def __init__(self, more=()):
+                super().__init__()
+                self.embed = torch.nn.Embedding(10, 4)
+                self.head = torch.nn.Linear(4, 10, bias=False)
+                self.head.weight = self.embed.weight
+                self.conv = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+                whole = torch.randn(20)
+                self.register_buffer("whole", whole)
+                self.register_buffer("part", whole[3:9])
+                for name in more:
+                    self.register_buffer(name, torch.randn(2))
+
+        net = Net(["saved"])
+        save_model(net, self.path("ours"), {"format": "pt"})
+        their.save_model(net, self.path("theirs"), {"format": "pt"})
+        with safetensors.safe_open(self.path("ours"), "pt") as a:
+            with safetensors.safe_open(self.path("theirs"), "pt") as b:
+                assert a.metadata() == b.metadata(), a.metadata()
+                assert list(a.keys()) == list(b.keys()), a.keys()
+        both = {n: t.clone().contiguous() for n, t in net.state_dict().items()}
+        their_save_file(both, self.path("both"))
+        for name in ("ours", "theirs", "both"):
+            mine, yours = Net(["wanted"]), Net(["wanted"])
+            got = load_model(mine, self.path(name), strict=False, device=self.device)
+            expected = their.load_model(yours, self.path(name), strict=False, device=self.device)
+            assert [sorted(g) for g in got] == [sorted(e) for e in expected], (got, expected)
+            for key, tensor in yours.state_dict().items():
+                if key != "wanted":
+                    same(mine.state_dict()[key], tensor, key)
+            try:
+                load_model(mine, self.path(name))
+                raise AssertionError("names that do not fit were taken")
+            except RuntimeError as problem:
+                assert '"wanted"' in str(problem) and '"saved"' in str(problem), problem
+
+    def as_bytes(self):
+        """save and load: the same bytes as safetensors makes"""
+        tensors = {"b": torch.arange(7, device=self.device), "a": torch.randn(3, 5, device=self.device)}
+        data = their.save(tensors, {"key": "value"})
+        assert save(tensors, {"key": "value"}) == data
+        same_models(load(data, device=self.device), tensors)
+
     def dlpack(self):
         """our own tensors become torch's by DLPack, without a copy"""
         a = torch.randn(100, 50, device=self.device)
@@ -199,8 +266,12 @@ class Cases:
         own = load_file(self.path("m"), self.device, framework="dlpack")["a"]
         b = torch.from_dlpack(own)
         assert b.data_ptr() == own.address
+        gone = weakref.ref(own._memory)
         del own
         same(b, a)
+        assert gone() is not None
+        del b
+        assert gone() is None, "torch has let go of the memory, and it is not freed"
 
     def files(self):
         """read_into and write_from: any offset, with views of tensors"""

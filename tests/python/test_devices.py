@@ -15,7 +15,7 @@ PREFACE = """
 import errno, sys
 sys.modules["torch"] = None
 import peerlane
-from peerlane.safetensors import load_file, load_sharded, safe_open, save_file
+from peerlane.safetensors import load, load_file, load_sharded, safe_open, save, save_file
 
 def refused(call, *words):
     try:
@@ -58,9 +58,11 @@ class Devices(support.Case):
             for device in ("cuda", "cuda:0", "cuda:1", 0, 1):
                 named = f"device {device!r}"
                 refused(lambda: load_file(m, device), named, *WHY)
+                refused(lambda: load_file([m], device), named, *WHY)
                 refused(lambda: load_file(m, device, framework="dlpack"), named, *WHY)
                 refused(lambda: load_sharded(".", device), named, *WHY)
                 refused(lambda: safe_open(m, "dlpack", device), named, *WHY)
+                refused(lambda: load(open(m, "rb").read(), device=device), named, *WHY)
                 refused(lambda: peerlane.empty(10, device), named, *WHY)
                 for backend in (None, "auto"):
                     c = peerlane.Context(backend=backend)
@@ -86,6 +88,7 @@ class Devices(support.Case):
                         assert f.get_tensor("t").device == "sim:0"
                     save_file({"t": t}, "saved")
                     assert load_file("saved", device)["t"].tobytes() == b"abcd"
+                    assert save({"t": t}) == open("saved", "rb").read()
                 refused(lambda: load_file(m, "sim:9"), "no GPU 9")
                 """,
                 **NO_CUDA,
