@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """python -m peerlane [FILE]: what "peerlane check" shows.
 
-The tool is run where it can be found: $PEERLANE_TOOL, where "make install" put it, or on the path.
-Without it the library is asked, which knows less of the machine; the first line says which it is.
+The tool is run where it can be found: $PEERLANE_TOOL, where "make install" put it, in the build folder
+of a source tree, or on the path. Without it the library is asked, which knows less of the machine; the
+first line says which it is.
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ import sys
 from typing import List, Optional
 
 from . import Context, Error, __version__, empty, library_path, open as open_file
-from ._lib import installed
+from ._device import why_no_cuda
+from ._lib import built, installed
 
 PROBE_BYTES = 1 << 20
+USAGE = """usage: python -m peerlane [FILE]
+
+Lists the GPUs. For FILE, also the path a read and a write of 1 MiB would take, and for each better
+path why it is not taken and how to change that. The tool "peerlane", which was not found, shows more.
+
+Exit status: 0 works by the best path; 1 works on the simulator, or not by the best path; 2 does
+not work.
+"""
 
 
 def find_tool() -> Optional[str]:
@@ -23,14 +33,14 @@ def find_tool() -> Optional[str]:
     named = os.environ.get("PEERLANE_TOOL")
     if named:
         return named
-    for path in (installed("TOOL"), shutil.which("peerlane")):
+    for path in (installed("TOOL"), built("tools/peerlane"), shutil.which("peerlane")):
         if path and os.access(path, os.X_OK):
             return path
     return None
 
 
 def report_file(context: Context, path: str) -> int:
-    """The paths of a read and a write; returns 1 if the user could have a better one."""
+    """The paths of a read and a write; returns how many the user could have better ones for."""
     memory = empty(PROBE_BYTES, context=context)
     better = 0
     with open_file(path, "r+" if os.access(path, os.W_OK) else "r", context=context) as f:
@@ -43,8 +53,18 @@ def report_file(context: Context, path: str) -> int:
             print(f"\nA {word}\n  {said}")
             order = [v.path for v in said.verdicts]
             above = said.verdicts[: order.index(said.chosen)]
-            better |= any(not v.usable and v.fix for v in above)
-    return int(better)
+            better += any(not v.usable and v.fix for v in above)
+    return better
+
+
+def verdict(context: Context, better: int) -> str:
+    """The last line: by the best path or not, or on the simulator and why."""
+    if context.backend != "cuda":
+        why = ", which PEERLANE_BACKEND names" if context.named else f": {why_no_cuda()}"
+        return f"works, but on the simulator{why}"
+    if better:
+        return 'works, but not by the best path: see "to change that" above'
+    return "works, by the best path"
 
 
 def report(path: Optional[str]) -> int:
@@ -62,12 +82,9 @@ def report(path: Optional[str]) -> int:
             rows = (("back end", context.backend), ("name", gpu.name), ("memory", memory))
             for label, text in (*rows, ("driver", gpu.driver), ("PCI", gpu.pci or "none")):
                 print(f"  {label:15} {text}")
-        status = 1 if context.backend == "sim" else 0
-        if path is not None:
-            status = max(status, report_file(context, path))
-        words = ("by the best path", "on a simulated GPU or not by the best path")
-        print(f"\nverdict: works, {words[status]}; back end {context.backend}")
-    return status
+        better = 0 if path is None else report_file(context, path)
+        print(f"\nverdict: {verdict(context, better)}")
+        return 1 if better or context.backend != "cuda" else 0
 
 
 def main(arguments: List[str]) -> int:
@@ -76,9 +93,12 @@ def main(arguments: List[str]) -> int:
     if tool:
         sys.stdout.flush()
         os.execv(tool, [tool, "check", *arguments])
+    if arguments in (["--help"], ["-h"]):
+        print(USAGE, end="")
+        return 0
     plain = [a for a in arguments if not a.startswith("-")]
     if len(plain) != len(arguments) or len(plain) > 1:
-        print("usage: python -m peerlane [FILE] (other options need the tool)", file=sys.stderr)
+        print("usage: python -m peerlane [FILE]; other options need the tool", file=sys.stderr)
         return 2
     try:
         return report(plain[0] if plain else None)

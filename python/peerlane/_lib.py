@@ -11,6 +11,7 @@ from . import _abi, _errors
 
 SONAME = "libpeerlane.so.0"
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
 def installed(name: str) -> Optional[str]:
@@ -22,6 +23,13 @@ def installed(name: str) -> Optional[str]:
     return getattr(_installed, name, None)
 
 
+def built(name: str) -> Optional[str]:
+    """A file of the build folder, where the package is used from the source tree."""
+    if not os.path.exists(os.path.join(_ROOT, "lib", "libpeerlane.map")):
+        return None
+    return os.path.join(_ROOT, "build", name)
+
+
 def places() -> List[Tuple[str, str]]:
     """Where the library is looked for, in this order: what the place is, and its path."""
     named = os.environ.get("PEERLANE_LIBRARY")
@@ -31,6 +39,9 @@ def places() -> List[Tuple[str, str]]:
     path = installed("LIBRARY")
     if path:
         found.append(("where it was installed", path))
+    path = built(os.path.join("lib", SONAME))
+    if path:
+        found.append(("built by make", path))
     found.append(("the loader's search path", SONAME))
     return found
 

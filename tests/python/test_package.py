@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -20,6 +21,7 @@ from peerlane import _abi
 SOURCE = os.environ["PEERLANE_SOURCE"]
 BUILD = os.environ["PEERLANE_BUILD"]
 TOOL = os.path.join(BUILD, "tools/peerlane")
+FAKE_CUDA = os.environ["FAKE_LIBCUDA"]
 
 
 def run(*arguments, **environment):
@@ -51,20 +53,78 @@ class Main(support.Case):
             [line.split("  ")[0] for line in expected.stdout.splitlines()],
         )
 
+        status, out, _ = run("--help", PEERLANE_TOOL=TOOL)
+        self.assertEqual(status, 0)
+        self.assertIn("usage: peerlane check", out)
+
+    @unittest.skipUnless(os.path.exists(TOOL), "the tool is not built")
+    def test_source_tree(self):
+        """After make, PYTHONPATH=python is enough: library and tool come from the build folder."""
+        shutil.copytree(os.path.join(SOURCE, "python"), self.path("python"))
+        for name in ("lib/libpeerlane.map", "build/lib/libpeerlane.so.0", "build/tools/peerlane"):
+            os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+            start = os.path.dirname(BUILD) if name.startswith("build") else SOURCE
+            there = os.path.join(BUILD, name[6:]) if name.startswith("build") else os.path.join(start, name)
+            os.symlink(os.path.realpath(there), self.path(name))
+        alone = {"PEERLANE_LIBRARY": None, "PYTHONPATH": self.path("python")}
+        done = subprocess.run(
+            [sys.executable, "-c", "import peerlane; print(peerlane.library_path)"],
+            env={k: v for k, v in {**os.environ, **alone}.items() if v is not None},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        self.assertEqual(done.stdout, self.path("build/lib/libpeerlane.so.0") + "\n")
+        status, out, _ = run("--help", PATH="/nonexistent", **alone)
+        self.assertEqual(status, 0)
+        self.assertIn("usage: peerlane check", out)
+
+    def alone(self, *arguments, **environment):
+        """python -m peerlane of a package that finds no tool."""
+        if not os.path.exists(self.path("site")):
+            shutil.copytree(os.path.join(SOURCE, "python/peerlane"), self.path("site/peerlane"))
+        return run(*arguments, PATH="/nonexistent", PYTHONPATH=self.path("site"), **environment)
+
     def test_without_the_tool(self):
         path = self.file("f", bytes(4096))
-        status, out, err = run(path, PATH="/nonexistent")
+        status, out, err = self.alone(path)
         self.assertEqual((status, err), (1, ""))
         self.assertIn("the tool was not found", out.splitlines()[0])
         self.assertIn("Peerlane simulated GPU", out)
         self.assertIn("A read\n  path ", out)
         self.assertIn("A write\n  path ", out)
         self.assertIn("device memory", out)
-        self.assertTrue(out.splitlines()[-1].startswith("verdict: works, on a simulated GPU"))
-        status, _, err = run(self.path("none"), PATH="/nonexistent")
+        status, _, err = self.alone(self.path("none"))
         self.assertEqual(status, 2)
         self.assertTrue(err.startswith("peerlane: "))
-        self.assertEqual(run("--json", PATH="/nonexistent")[0], 2)
+        self.assertEqual(self.alone("--json")[0], 2)
+        for word in ("--help", "-h"):
+            status, out, err = self.alone(word)
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn("usage: python -m peerlane [FILE]", out)
+
+    def test_verdict_says_which(self):
+        """On the simulator and why, or on CUDA by the best path or not."""
+        for environment, words, expected in (
+            ({}, "works, but on the simulator, which PEERLANE_BACKEND names", 1),
+            ({"PEERLANE_BACKEND": None, "PEERLANE_LIBCUDA": "/none"},
+             "works, but on the simulator: no CUDA driver: /none: ", 1),
+            ({"PEERLANE_BACKEND": "cuda", "PEERLANE_LIBCUDA": "/none"},
+             "does not work; no CUDA driver: /none: ", 2),
+            ({"PEERLANE_BACKEND": None, "PEERLANE_LIBCUDA": FAKE_CUDA}, "works, by the best path", 0),
+        ):  # fmt: skip
+            status, out, _ = self.alone(**environment)
+            last = out.splitlines()[-1]
+            self.assertTrue(last.startswith(f"verdict: {words}"), last)
+            self.assertEqual(status, expected)
+        on_cuda = {"PEERLANE_BACKEND": None, "PEERLANE_LIBCUDA": FAKE_CUDA}
+        status, out, _ = self.alone(self.file("f", bytes(4096)), **on_cuda)
+        if "to change that" in out:
+            self.assertEqual(status, 1)
+            self.assertIn("verdict: works, but not by the best path", out)
+        else:
+            self.assertEqual(status, 0)
 
 
 class Wheel(support.Case):
