@@ -24,7 +24,7 @@ def parse(device: Any) -> Device:
     """A device by its name, or by a number as in torch: 1 is "cuda:1"."""
     name = f"cuda:{device}" if isinstance(device, int) else str(device)
     found = re.fullmatch(r"(cpu)(?::0)?|(cuda|sim)(?::(\d+))?", name)
-    if not found or isinstance(device, bool):
+    if not found:
         raise ValueError(
             f'no such device: {device!r}; use "cpu", "cuda", "cuda:N", or "sim" for the simulator'
         )

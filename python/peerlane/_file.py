@@ -51,7 +51,7 @@ class File(Closable):
         direct: bool = False,
         context: Optional[Context] = None,
     ) -> None:
-        self.name = path
+        self.name: Any = path
         self.mode = mode
         flags = open_flags(mode) | (os.O_DIRECT if direct else 0)
         self._context = context or default_context()

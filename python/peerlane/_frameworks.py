@@ -56,7 +56,7 @@ class TorchFramework:
     def named(self, device: Any) -> Any:
         """The torch.device of a name, number or torch.device."""
         if isinstance(device, int):
-            return self.torch.device("cuda", parse(device).gpu)
+            return self.torch.device("cuda", parse(device).gpu or 0)
         try:
             return self.torch.device(device)
         except (RuntimeError, TypeError) as problem:

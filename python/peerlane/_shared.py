@@ -14,13 +14,15 @@ def _range(tensor: Any) -> Tuple[int, int]:
 
 
 def _has_memory(tensor: Any) -> bool:
-    plain = getattr(tensor, "layout", None) is not None and "strided" in str(tensor.layout)
-    return plain and tensor.device.type != "meta" and bool(tensor.numel() and tensor.data_ptr())
+    """Whether it is a tensor with plain memory; what is none is left to save_file() to refuse."""
+    if "strided" not in str(getattr(tensor, "layout", "")) or tensor.device.type == "meta":
+        return False
+    return bool(tensor.numel() and tensor.data_ptr())
 
 
 def _is_all(tensor: Any, size: int) -> bool:
     begin, end = _range(tensor)
-    return end - begin == size == tensor.numel() * tensor.element_size()
+    return end - begin == size == int(tensor.numel()) * int(tensor.element_size())
 
 
 def _groups(state: Dict[str, Any]) -> List[Tuple[int, List[str]]]:

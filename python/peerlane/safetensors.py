@@ -221,7 +221,7 @@ def load_file(
         return tensors
 
 
-def _paths(filename: Any) -> List[Path]:
+def _paths(filename: Any) -> List[Any]:
     if isinstance(filename, (str, bytes, os.PathLike)) or not isinstance(filename, Iterable):
         return [filename]
     found = list(filename)
