@@ -9,6 +9,7 @@ from ctypes import c_ssize_t, c_uint, c_uint32, c_uint64, c_void_p
 
 INT_MAX = (1 << 31) - 1
 UINT_MAX = (1 << 32) - 1
+POINTER_MAX = (1 << 8 * ctypes.sizeof(c_void_p)) - 1
 
 PATH_NR = 5
 HIST = 64

@@ -231,6 +231,10 @@ class Registration(Closable):
         self._handle = Handle(address, self._end, "the registration")
         owner.adopt(self)
 
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<peerlane.Registration of {self.buffer.nbytes} bytes{state}>"
+
     def _end(self, address: int) -> None:
         if self._context.mine and not self._context.closed:
             with self._context.handle as ctx:
@@ -247,7 +251,12 @@ class Stream(Closable):
             gpu = number("gpu", gpu, high=_abi.INT_MAX)
             check(lib.peerlane_gpu_stream_create(ctx, gpu, byref(out)))
         self._handle = Handle(out.value or 0, self._end, "the stream")
+        self._gpu = gpu
         owner.adopt(self)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<peerlane.Stream on GPU {self._gpu} of {self._context.backend}, {state}>"
 
     def _end(self, stream: int) -> None:
         if self._context.mine and not self._context.closed:
@@ -278,6 +287,15 @@ def context() -> Context:
         if _default is None or _default.closed:
             _default = Context()
         return _default
+
+
+def use(given: Optional[Context]) -> Context:
+    """The context that a caller gave, or the default one."""
+    if given is None:
+        return context()
+    if not isinstance(given, Context):
+        raise TypeError(f"context must be a peerlane.Context, not {type(given).__name__}")
+    return given
 
 
 def simulator() -> Context:

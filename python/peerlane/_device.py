@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional
 
 from . import _abi
 from ._args import number
-from ._context import Context, context, simulator
+from ._context import Context, simulator, use
 from ._errors import Error
 
 
@@ -48,11 +48,11 @@ def context_for(kind: str, given: Optional[Context], device: Any) -> Context:
     A context on the simulator serves "cuda" only if its back end was asked for by name.
     """
     if kind == "sim":
-        found = given or simulator()
+        found = simulator() if given is None else use(given)
         if found.backend == "cuda":
             raise ValueError(f"device {device!r}: the context has the back end cuda")
         return found
-    found = given or context()
+    found = use(given)
     if kind == "cuda" and found.backend != "cuda" and not found.named:
         raise Error(
             errno.ENODEV,

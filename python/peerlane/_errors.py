@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno as _errno
 import os
+import re
 
 
 class Error(OSError):
@@ -21,8 +22,8 @@ class Error(OSError):
     def __str__(self) -> str:
         # OSError adds the filename in any case; the sentence of the library may have it already.
         said = f"[Errno {self.errno}] {self.strerror}"
-        name = self.filename
-        if name is None or (os.fsdecode(name) if isinstance(name, bytes) else str(name)) in said:
+        name = os.fsdecode(self.filename) if isinstance(self.filename, bytes) else str(self.filename)
+        if self.filename is None or re.search(rf"(?<![\w/.]){re.escape(name)}(?![\w/])", said):
             return said
         return f"{said}: {self.filename!r}"
 

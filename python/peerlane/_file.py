@@ -12,7 +12,7 @@ from typing import Any, Iterable, List, Optional, Set, Tuple, Union
 from . import _abi
 from ._args import number, text
 from ._buffer import Buffer
-from ._context import Context, context as default_context
+from ._context import Context, use
 from ._errors import make
 from ._explain import Explanation, from_raw
 from ._handle import Closable, Handle
@@ -54,7 +54,7 @@ class File(Closable):
         self.name: Any = path
         self.mode = mode
         flags = open_flags(mode) | (os.O_DIRECT if direct else 0)
-        self._context = context or default_context()
+        self._context = use(context)
         out = c_void_p()
         if hasattr(path, "fileno"):
             path = path.fileno()
@@ -199,7 +199,7 @@ def stream_handle(stream: Any, buffer: Buffer) -> int:
     if stream is None:
         return max(buffer.stream, 0)
     if isinstance(stream, int):
-        return stream
+        return number("stream", stream, high=_abi.POINTER_MAX)
     if hasattr(stream, "__cuda_stream__"):
         return int(stream.__cuda_stream__()[1])
     for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba

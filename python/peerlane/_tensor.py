@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from . import _dlpack
 from ._args import number
 from ._buffer import Buffer
-from ._context import Context, context as default_context
+from ._context import Context, use
 from ._device import context_for, parse
 from ._dtypes import TYPESTR, numpy_dtype, packed
 from ._lib import check, lib
@@ -199,7 +199,7 @@ def empty(nbytes: int, device: Any = None, *, context: Optional[Context] = None)
     """
     nbytes = number("nbytes", nbytes, low=1)
     if device is None:
-        gpu, owner = 0, context or default_context()
+        gpu, owner = 0, use(context)
     else:
         kind, ordinal = parse(device)
         if ordinal is None:

@@ -16,7 +16,7 @@ import tempfile
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from . import _index, _model
-from ._context import Context, context as default_context
+from ._context import Context, use
 from ._device import context_for, parse
 from ._dtypes import BITS
 from ._errors import Error
@@ -64,6 +64,8 @@ class safe_open:  # its name in safetensors
         named = str(device).partition(":")[0]  # torch knows more kinds than parse()
         kind = named if self._kind == "pt" and not isinstance(device, int) else parse(device).kind
         self._context = context_for(kind, context, device)
+        if framework is None and kind == "cuda" and self._context.backend != "cuda":
+            self._kind = "dlpack"  # the user named the simulator, where no framework has tensors
         if self._kind == "pt":
             self._framework = TorchFramework(self._context, device)
         elif self._kind == "np":
@@ -294,7 +296,7 @@ def save_file(
             "save_model() does that for a torch module"
         )
     _model.save(
-        context or default_context(),
+        use(context),
         filename,
         sources,
         metadata,
@@ -355,7 +357,7 @@ def save_model(
     The metadata gets an entry for each of the others, which names the one that was saved.
     @force_contiguous: copy tensors that are not contiguous. The options are those of save_file().
     """
-    state = dict(model.state_dict())
+    state = _state(model)
     words = dict(metadata or {})
     for name, kept in duplicates(state).items():
         words.setdefault(name, kept)
@@ -363,6 +365,12 @@ def save_model(
     if force_contiguous:
         state = {name: _contiguous(tensor) for name, tensor in state.items()}
     save_file(state, filename, words or None, **options)
+
+
+def _state(model: Any) -> Dict[str, Any]:
+    if not hasattr(model, "state_dict"):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+    return dict(model.state_dict())
 
 
 def _contiguous(tensor: Any) -> Any:
@@ -382,8 +390,9 @@ def load_model(
     lacks; with @strict they are a RuntimeError. The tensors are read to @device and copied from
     there to where the module has its own. The options are those of load_file().
     """
+    own = _state(model)
     state = load_file(filename, device, framework="pt", **options)
-    dropped = duplicates(dict(model.state_dict()), state)
+    dropped = duplicates(own, state)
     missing, unexpected = map(set, model.load_state_dict(state, strict=False))
     # One tensor stands for all that share its memory; more of them in the file may contradict it.
     unexpected |= dropped.keys() - missing

@@ -133,6 +133,10 @@ class Files(support.Case):
             with self.assertRaises(peerlane.Error) as caught:
                 f.write_from(b"y")
             self.assertEqual(str(caught.exception).count(f.name), 1)
+        # A name that is a part of the words is not in them.
+        problem = peerlane.Error(errno.EBADF, "the file is not open for writing")
+        problem.filename = "f"
+        self.assertEqual(str(problem), "[Errno 9] the file is not open for writing: 'f'")
 
     def test_wrong_types(self):
         with peerlane.open(self.file("f", b"0123456789")) as f:
@@ -149,6 +153,16 @@ class Files(support.Case):
             peerlane.open(self.path("f"), 5)
         with self.assertRaisesRegex(ValueError, "descriptor is -1"):
             peerlane.open(-1)
+        for call in (
+            lambda c: peerlane.open(self.path("f"), context=c),
+            lambda c: peerlane.empty(10, context=c),
+            lambda c: peerlane.empty(10, "sim", context=c),
+            lambda c: peerlane.safetensors.load_file(self.path("f"), context=c),
+            lambda c: peerlane.safetensors.save_file({}, self.path("g"), context=c),
+        ):
+            for bad in (5, "cuda", 0):
+                with self.assertRaisesRegex(TypeError, "context must be a peerlane.Context"):
+                    call(bad)
 
     def test_closed(self):
         f = peerlane.open(self.file("f", b"x"))
@@ -269,6 +283,9 @@ class Streams(support.Case):
         self.assertEqual(found, [11, 12, 13, 14, 15, 0])
         with self.assertRaisesRegex(TypeError, "not a stream"):
             stream_handle("x", buffer)
+        for bad in (-1, 1 << 64):
+            with self.assertRaisesRegex(ValueError, "stream"):
+                stream_handle(bad, buffer)
 
 
 class Batches(support.Case):
@@ -332,6 +349,9 @@ class Contexts(support.Case):
             self.assertEqual(repr(c), "<peerlane.Context sim open>")
         self.assertEqual(repr(c), "<peerlane.Context sim closed>")
         with peerlane.open(self.file("f", b"abc")) as f, peerlane.context().stream() as s:
+            self.assertEqual(repr(s), "<peerlane.Stream on GPU 0 of sim, open>")
+            with peerlane.register(bytearray(5)) as r:
+                self.assertEqual(repr(r), "<peerlane.Registration of 5 bytes>")
             request = f.read_into_async(bytearray(2), stream=s)
             request.wait()
             self.assertEqual(repr(request), "<peerlane.Request of 2 bytes, result 2>")

@@ -118,6 +118,12 @@ class Modules(support.Case):
         with self.assertRaisesRegex(ValueError, '"a": the memory is not contiguous'):
             save_model(model, self.path("n"), force_contiguous=False)
 
+    def test_no_module(self):
+        save_file({"a": tensor(numbers(3))}, self.path("m"))
+        for call in (save_model, load_model):
+            with self.assertRaisesRegex(TypeError, "must be a torch.nn.Module, not int"):
+                call(5, self.path("m"))
+
     def test_empty_and_meta(self):
         none = tensor(np.zeros((0, 3), "f4"))
         save_model(Module(a=none, b=none), self.path("m"))

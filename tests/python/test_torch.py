@@ -82,8 +82,9 @@ class Torch(support.Case):
         with self.assertRaisesRegex(ValueError, 'torch has no tensors on the simulator'):
             load_file(self.path("m"), "sim", framework="pt")
         self.assertIsInstance(load_file(self.path("m"), "sim")["six"], peerlane.Tensor)
+        self.assertEqual(load_file(self.path("m"), "cuda")["six"].device, "sim:0")
         with self.assertRaises(peerlane.Error) as caught:
-            load_file(self.path("m"), "cuda")
+            load_file(self.path("m"), "cuda", framework="pt")
         self.assertEqual(caught.exception.errno, errno.ENODEV)
         self.assertIn("cuda", caught.exception.explanation)
         rows = torch.Tensor(np.zeros((4, 4), "f4")[:, :2], torch.float32)
