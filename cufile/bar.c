@@ -7,22 +7,31 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A line for each BAR: its first and its last address, and flags. */
+#define NR_LINES 6 /* those after it are no BARs of the device's own */
+#define IS_MEMORY 0x200u
+
+/*
+ * The file has a line for each BAR: first address, last address, flags. A 64-bit BAR takes two lines
+ * and the second is empty, so BAR 1 is not line 1 where BAR 0 has 64 bits, as on Hopper.
+ */
 size_t pl_cf_bar_read(const char *path)
 {
+	uint64_t start, end, flags;
+	size_t kb = 0;
 	FILE *f = fopen(path, "re");
-	uint64_t start = 0, end = 0;
-	char line[80] = "";
 
 	if (!f)
 		return 0;
-	for (int bar = 0; bar <= 1; bar++)
-		if (!fgets(line, sizeof(line), f))
-			line[0] = '\0';
-	if (sscanf(line, "%" SCNx64 " %" SCNx64, &start, &end) != 2)
-		start = end = 0;
+	for (int line = 0, found = 0; line < NR_LINES && found < 2; line++) {
+		if (fscanf(f, "%" SCNx64 " %" SCNx64 " %" SCNx64, &start, &end, &flags) != 3)
+			break;
+		if (!(flags & IS_MEMORY) || end <= start)
+			continue;
+		found++;
+		kb = found == 2 ? (size_t)((end - start + 1) >> 10) : 0;
+	}
 	fclose(f);
-	return end > start ? (size_t)((end - start + 1) >> 10) : 0;
+	return kb;
 }
 
 size_t pl_cf_bar_kb(struct peerlane *ctx, int gpu)

@@ -23,6 +23,34 @@ static void second_line(void **state)
 			 268435456);
 }
 
+/* BAR 0 has 64 bits and takes the second line as well. */
+static void third_line(void **state)
+{
+	(void)state;
+	assert_int_equal(read_text("0x0000388042000000 0x0000388042ffffff 0x000000000014220c\n"
+				   "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+				   "0x0000384000000000 0x0000387fffffffff 0x000000000014220c\n"
+				   "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+				   "0x0000388040000000 0x0000388041ffffff 0x000000000014220c\n"
+				   "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"),
+			 268435456);
+}
+
+/* Ports are no window to memory; what comes after six lines is a ROM or belongs to virtual functions. */
+static void others(void **state)
+{
+	(void)state;
+	assert_int_equal(read_text("0x00000000c0000000 0x00000000c0ffffff 0x0000000000040200\n"
+				   "0x000000000000e000 0x000000000000e07f 0x0000000000040101\n"
+				   "0x0000380000000000 0x000038000fffffff 0x000000000014220c\n"),
+			 262144);
+	assert_int_equal(read_text("0x00000000c0000000 0x00000000c0ffffff 0x0000000000040200\n"
+				   "0x0 0x0 0x0\n0x0 0x0 0x0\n0x0 0x0 0x0\n0x0 0x0 0x0\n"
+				   "0x0 0x0 0x0\n"
+				   "0x00000000c1000000 0x00000000c107ffff 0x0000000000046200\n"),
+			 0);
+}
+
 static void nothing(void **state)
 {
 	(void)state;
@@ -30,9 +58,9 @@ static void nothing(void **state)
 	assert_int_equal(read_text(""), 0);
 	assert_int_equal(read_text("0x00000000c0000000 0x00000000c0ffffff 0x0000000000040200\n"),
 			 0);
-	assert_int_equal(read_text("0x1 0x2 0x3\nnothing of the kind\n"), 0);
-	assert_int_equal(read_text("0x1 0x2 0x3\n0x0 0x0 0x0\n"), 0);
-	assert_int_equal(read_text("0x1 0x2 0x3\n0xffffffff 0x1000 0x0\n"), 0);
+	assert_int_equal(read_text("0x1 0x2 0x200\nnothing of the kind\n"), 0);
+	assert_int_equal(read_text("0x1 0x2 0x200\n0x0 0x0 0x0\n"), 0);
+	assert_int_equal(read_text("0x1 0x2 0x200\n0xffffffff 0x1000 0x200\n"), 0);
 }
 
 /* The GPUs of the tests have no such window. */
@@ -49,6 +77,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(second_line),
+		cmocka_unit_test(third_line),
+		cmocka_unit_test(others),
 		cmocka_unit_test(nothing),
 		cmocka_unit_test(of_a_gpu),
 	};
