@@ -5,6 +5,7 @@
 #include "error.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -108,18 +109,25 @@ CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t param, cons
 	return status;
 }
 
+/* The log's path is known when the program or the environment gave one, though it be empty; else it
+ * is an error to ask for it. */
+static const char *text_of(const struct pl_cf_value *v, enum pl_cf_id id)
+{
+	if (id != PL_CF_LOG_PATH || (v && v->source == PL_CF_PROGRAM))
+		return v ? v->text : "";
+	return v && v->text[0] ? v->text : getenv(pl_cf_settings[id].env);
+}
+
 CUfileError_t cuFileGetParameterString(CUFileStringConfigParameter_t param, char *text, int len)
 {
 	enum pl_cf_id id = pl_cf_config_find(PL_CF_TEXT, (int)param);
-	const struct pl_cf_value *v;
 	const char *found;
 	bool fits;
 
 	if (!text || len <= 0 || id == PL_CF_NR)
 		return pl_cf_status(CU_FILE_INVALID_VALUE);
-	v = current(pl_cf_config_hold(false), id);
-	found = v ? v->text : "";
-	fits = strlen(found) < (size_t)len && (id != PL_CF_LOG_PATH || *found);
+	found = text_of(current(pl_cf_config_hold(false), id), id);
+	fits = found && strlen(found) < (size_t)len;
 	if (fits)
 		memcpy(text, found, strlen(found) + 1);
 	pl_cf_config_release();

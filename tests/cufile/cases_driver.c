@@ -6,10 +6,22 @@
 
 #include <sys/stat.h>
 
+/* A GPU that the kernel shows as a PCI device has a BAR 1. */
+static bool has_bar(void)
+{
+	struct peerlane_gpu_info info = { .size = sizeof(info) };
+	char path[80];
+
+	if (peerlane_gpu_get_info(cf_gpu(), 0, &info) || !info.pci[0])
+		return false;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource", info.pci);
+	return access(path, R_OK) == 0;
+}
+
 /* What the machine says of GPU 0, so that the cases are the same on all. */
 static void say_bar(size_t kb)
 {
-	if (kb == pl_cf_bar_kb(cf_gpu(), 0))
+	if (kb == pl_cf_bar_kb(cf_gpu(), 0) && (kb || !has_bar()))
 		say("bar");
 	else
 		say("%zu", kb);
@@ -372,6 +384,29 @@ CASE(log_path, "GetParameterString: no log path", "5022")
 
 	cf.cuFileDriverOpen();
 	say_status(cf.cuFileGetParameterString(CUFILE_PARAM_ENV_LOGFILE_PATH, text, 64));
+}
+
+/* What the getter does with an empty path, which some programs set so that it succeeds. */
+CASE(log_path_empty, "GetParameterString: empty log path in the environment", "5022 0 []")
+{
+	char text[64] = "x";
+
+	unsetenv("CUFILE_LOGFILE_PATH");
+	say_status(cf.cuFileGetParameterString(CUFILE_PARAM_ENV_LOGFILE_PATH, text, 64));
+	setenv("CUFILE_LOGFILE_PATH", "", 1);
+	say_status(cf.cuFileGetParameterString(CUFILE_PARAM_ENV_LOGFILE_PATH, text, 64));
+	say("[%s]", text);
+}
+
+CASE(log_path_set, "GetParameterString: log path in the environment", "0 same")
+{
+	char text[256] = "x", want[256];
+
+	snprintf(want, sizeof(want), "%s", cf_file("log"));
+	setenv("CUFILE_LOGFILE_PATH", want, 1);
+	cf.cuFileDriverOpen();
+	say_status(cf.cuFileGetParameterString(CUFILE_PARAM_ENV_LOGFILE_PATH, text, 256));
+	say(strcmp(text, want) ? "other" : "same");
 }
 
 CASE(log_dir, "LOG_DIR: only a folder that is there", "0 0 same")
