@@ -39,7 +39,7 @@ struct batch {
 	struct peerlane_batch *engine;
 	pthread_mutex_t lock; /* guards the lists */
 	struct entry *free, *failed;
-	unsigned int nr_free;
+	unsigned int nr, nr_free;
 	struct entry entries[];
 };
 
@@ -400,6 +400,7 @@ static int create(struct peerlane *ctx, unsigned int nr, CUfileBatchHandle_t *ou
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&b->lock, NULL);
+	b->nr = nr;
 	for (unsigned int i = 0; i < nr; i++)
 		give_back(b, &b->entries[i], &b->entries[i], 1);
 	*out = pl_cf_table_add(&table, b);
@@ -428,16 +429,39 @@ CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t *batch, unsigned int nr)
 	return pl_cf_status(err);
 }
 
+/*
+ * Stops what has not started, waits for the rest and drops all their events, also of entries that
+ * were done before: NVIDIA's library gives none after a cancel, and programs rely on it. They could not
+ * tell otherwise when their memory is their own again, so this waits.
+ */
+static void cancel(struct peerlane *ctx, struct batch *b)
+{
+	CUfileIOEvents_t dropped[MAX_ENTRIES];
+	unsigned int left, n;
+
+	pthread_mutex_lock(&b->lock);
+	left = b->nr - b->nr_free;
+	pthread_mutex_unlock(&b->lock);
+	peerlane_batch_cancel(b->engine);
+	/* Another thread may collect some of them. */
+	for (; left; left -= n) {
+		n = collect(ctx, b, left, dropped, left, NULL);
+		if (!n)
+			break;
+	}
+}
+
 CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch)
 {
+	struct peerlane *ctx = pl_cf_enter();
 	enum pl_cf_found found;
 	struct batch *b;
 
-	if (!pl_cf_enter())
+	if (!ctx)
 		return pl_cf_status(CU_FILE_SUCCESS);
 	b = pl_cf_table_get(&table, batch, &found);
 	if (b) {
-		peerlane_batch_cancel(b->engine);
+		cancel(ctx, b);
 		pl_cf_table_put(&table, batch);
 		PL_CF_COUNT(batch_cancel_ops, true);
 	}

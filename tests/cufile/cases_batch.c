@@ -219,6 +219,24 @@ CASE(reuse, "batch: used again", "0 0 0x10/4096 0 0 0x10/100")
 	say_event();
 }
 
+CASE(cancelled, "BatchIOCancel: what the status gives afterwards", "0 0 0 0")
+{
+	struct timespec second = { .tv_sec = 1 };
+	CUfileIOEvents_t events[2];
+	CUfileIOParams_t io[2];
+	unsigned int nr = 2;
+
+	start(2);
+	for (int i = 0; i < 2; i++) {
+		io[i] = io_of(4096, 4096 * i);
+		io[i].u.batch.devPtr_offset = 4096 * i;
+	}
+	say_status(cf.cuFileBatchIOSubmit(batch, 2, io, 0));
+	say_status(cf.cuFileBatchIOCancel(batch));
+	say_status(cf.cuFileBatchIOGetStatus(batch, 2, &nr, events, &second));
+	say("%u", nr);
+}
+
 /* ------------------------------------------------------------------ streams */
 
 static size_t size = 4096;
