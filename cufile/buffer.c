@@ -140,7 +140,8 @@ CUfileError_t cuFileBufRegister(const void *base, size_t length, int flags)
 		if (err)
 			peerlane_buffer_release(ctx, (void *)(uintptr_t)base);
 	}
-	status = pl_cf_status_of(err);
+	/* A length past the end of the address space is past that of the memory, too. */
+	status = pl_cf_status_of(err == -EOVERFLOW ? -EFAULT : err);
 	if (err)
 		pl_cf_log(PL_CF_ERROR, "%zu bytes at %p not registered: %s", length, base,
 			  cufileop_status_error(status.err));

@@ -154,6 +154,14 @@ CASE(buffer_too_long, "BufRegister: beyond the allocation", "5014")
 	say_status(cf.cuFileBufRegister(mem, 64 * MIB, 0));
 }
 
+CASE(buffer_overflow, "BufRegister: a length that overflows", "5014 5014")
+{
+	char *mem = cf_alloc(2 * MIB);
+
+	say_status(cf.cuFileBufRegister(mem, SIZE_MAX, 0));
+	say_status(cf.cuFileBufRegister(mem, SIZE_MAX - 4095, 0));
+}
+
 CASE(buffer_host, "BufRegister: host memory, flags", "0 0 0 0")
 {
 	char *mem = aligned_alloc(4096, 65536);
