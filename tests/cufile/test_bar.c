@@ -76,10 +76,8 @@ static void of_a_gpu(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(second_line),
-		cmocka_unit_test(third_line),
-		cmocka_unit_test(others),
-		cmocka_unit_test(nothing),
+		cmocka_unit_test(second_line), cmocka_unit_test(third_line),
+		cmocka_unit_test(others),      cmocka_unit_test(nothing),
 		cmocka_unit_test(of_a_gpu),
 	};
 
