@@ -78,6 +78,18 @@ CASE(implicit_async, "implicit open: bad ReadAsync, WriteAsync", "5022 1 5022 1"
 	say("%ld", cf.cuFileUseCount());
 }
 
+CASE(stream_closed, "closed: StreamRegister, StreamDeregister", "0 0 5022 0 0 5022 0")
+{
+	cf_gpu();
+	say_status(cf.cuFileStreamRegister(NULL, 0));
+	say("%ld", cf.cuFileUseCount());
+	say_status(cf.cuFileStreamRegister(NULL, 0));
+	say_status(cf.cuFileStreamDeregister(NULL));
+	say("%ld", cf.cuFileUseCount());
+	say_status(cf.cuFileStreamDeregister(NULL));
+	say("%ld", cf.cuFileUseCount());
+}
+
 CASE(early_io, "closed: Read, Write", "-1 errno 22 -1 errno 22 0")
 {
 	char mem[16];
