@@ -130,10 +130,30 @@ static void end(void *arg, ssize_t n, size_t p2p)
 	free(r);
 }
 
+/*
+ * Hands the request to the engine. Of one without a length the count is 0 already when the call
+ * returns: programs look at it without waiting for the stream. It is stored before the request is
+ * queued, since its length may still change and then end() has the last word.
+ */
+static int run(struct request *r, CUstream stream, bool *queued)
+{
+	static const struct pl_stream_work work = { .begin = begin, .end = end };
+	ssize_t before = *r->bytes, *bytes = r->bytes;
+	bool empty = !r->size_now;
+	int err;
+
+	if (empty)
+		*bytes = 0;
+	err = pl_stream_run(r->file->file, r->op, r->base, r->size_now, r->file_offset_now, stream,
+			    &work, r, queued);
+	if (empty && !*queued)
+		*bytes = before;
+	return err;
+}
+
 /* Everything but the file is filled in. */
 static CUfileError_t queue(struct request *r, CUstream stream)
 {
-	static const struct pl_stream_work work = { .begin = begin, .end = end };
 	CUfileError_t status = pl_cf_status(CU_FILE_SUCCESS);
 	enum pl_cf_found found;
 	bool queued = false;
@@ -149,8 +169,7 @@ static CUfileError_t queue(struct request *r, CUstream stream)
 		/* Here, since it asks the driver. The lengths may still change. */
 		pl_cf_file_explain(r->file, r->op, r->base, r->size_now, r->file_offset_now);
 		r->gpu = pl_cf_stats_gpu(r->ctx, r->base);
-		err = pl_stream_run(r->file->file, r->op, r->base, r->size_now, r->file_offset_now,
-				    stream, &work, r, &queued);
+		err = run(r, stream, &queued);
 		/* A stream the back end does not know is the driver's error, not the caller's. */
 		status = pl_cf_status_of(err == -EINVAL ? -EREMOTEIO : err);
 	} else {

@@ -103,7 +103,8 @@ static void none(void **state)
 	assert_code(cf.cuFileBufRegister(mem, BYTES, 0), CU_FILE_CUDA_POINTER_RANGE_ERROR);
 	assert_int_equal(cf.cuFileRead(fh, mem, 4096, 0, 0), -1);
 	assert_int_equal(errno, EPERM);
-	assert_code(cf.cuFileBufRegister((void *)-4096l, 8192, 0), CU_FILE_CUDA_POINTER_RANGE_ERROR);
+	assert_code(cf.cuFileBufRegister((void *)-4096l, 8192, 0),
+		    CU_FILE_CUDA_POINTER_RANGE_ERROR);
 	assert_int_equal(cf.cuFileRead(fh, (void *)16, 4096, 0, 0), -1);
 }
 

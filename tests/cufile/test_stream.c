@@ -259,6 +259,73 @@ static void errors(void **state)
 	peerlane_gpu_stream_destroy(cf_gpu(), stream);
 }
 
+/* Without a length the count is 0 when the call returns, whatever the stream is busy with; a length
+ * that comes later counts when the stream gets there. */
+static void no_length(void **state)
+{
+	(void)state;
+	for (unsigned int flags = 0; flags < 16; flags++) {
+		struct args rd = { .size = 0 }, wr = { .size = 0 }, late = { .size = 0 };
+		ssize_t want = flags & CU_FILE_STREAM_FIXED_FILE_SIZE ? 0 : 3000;
+		void *stream = new_stream();
+
+		assert_ok(cf.cuFileStreamRegister(stream, flags));
+		if (!shut_gate(stream))
+			skip();
+		assert_ok(read_async(&rd, stream));
+		assert_int_equal(rd.bytes, 0);
+		wr.bytes = -77;
+		assert_ok(cf.cuFileWriteAsync(fh, mem, &wr.size, &wr.file, &wr.buf, &wr.bytes,
+					      stream));
+		assert_int_equal(wr.bytes, 0);
+		assert_ok(read_async(&late, stream));
+		late.size = 3000;
+		open_gate();
+		finish(stream);
+		assert_int_equal(rd.bytes, 0);
+		assert_int_equal(wr.bytes, 0);
+		assert_int_equal(late.bytes, want);
+		assert_ok(cf.cuFileStreamDeregister(stream));
+		peerlane_gpu_stream_destroy(cf_gpu(), stream);
+	}
+}
+
+/* A request that is refused leaves the count alone, also one without a length. */
+static void refused_no_length(void **state)
+{
+	struct args a = { .size = 0 };
+
+	(void)state;
+	if (strcmp(peerlane_backend(cf_gpu()), "sim") == 0) {
+		assert_code(read_async(&a, (void *)64), CU_FILE_CUDA_DRIVER_ERROR);
+		assert_int_equal(a.bytes, -77);
+	}
+	cf.cuFileHandleDeregister(fh);
+	assert_code(read_async(&a, NULL), CU_FILE_HANDLE_NOT_REGISTERED);
+	assert_int_equal(a.bytes, -77);
+}
+
+/* Before the file: -1, reads and writes, whatever is fixed, and nothing is moved. */
+static void negative_offset(void **state)
+{
+	(void)state;
+	for (unsigned int flags = 0; flags < 16; flags++) {
+		struct args rd = { .size = 100, .file = -4096 }, wr = { .size = 100, .file = -1 };
+		void *stream = new_stream();
+
+		assert_ok(cf.cuFileStreamRegister(stream, flags));
+		assert_ok(read_async(&rd, stream));
+		assert_ok(cf.cuFileWriteAsync(fh, mem, &wr.size, &wr.file, &wr.buf, &wr.bytes,
+					      stream));
+		finish(stream);
+		assert_int_equal(rd.bytes, -1);
+		assert_int_equal(wr.bytes, -1);
+		assert_ok(cf.cuFileStreamDeregister(stream));
+		peerlane_gpu_stream_destroy(cf_gpu(), stream);
+	}
+	assert_int_equal(cf_file_differs(cf_file("stream"), BYTES, 0, 1), BYTES);
+}
+
 /* A file open for one direction; a stream that is none. */
 static void refused(void **state)
 {
@@ -281,9 +348,12 @@ static void refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		stream_test(late_arguments), stream_test(fixed_arguments), stream_test(in_order),
-		stream_test(many_streams),   stream_test(handle_gone),	   stream_test(errors),
-		stream_test(refused),	     stream_test(driver_gone),
+		stream_test(late_arguments),  stream_test(fixed_arguments),
+		stream_test(in_order),	      stream_test(many_streams),
+		stream_test(handle_gone),     stream_test(errors),
+		stream_test(refused),	      stream_test(driver_gone),
+		stream_test(no_length),	      stream_test(refused_no_length),
+		stream_test(negative_offset),
 	};
 	int failed;
 
