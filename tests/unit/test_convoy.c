@@ -239,6 +239,54 @@ static void test_in_time(void **state)
 	assert_true(pl_convoy_over(convoy, &rides[2]));
 }
 
+/* One ride is under way that will take minutes, by what is known of the rate. */
+static void long_ride(void)
+{
+	static char big[MIB], gpu_big[MIB];
+
+	gpu.stuck = true;
+	join(0, 0);
+	nap_ms(2);
+	gpu.stuck = false;
+	assert_over(0, 0, 0);
+	gpu.copy_err = -EFAULT;
+	/* Copies that are refused say nothing about it, and nobody is left waiting. */
+	for (unsigned int i = 1; i < MANY; i++) {
+		join(i, i);
+		assert_over(i, i, -EFAULT);
+	}
+	gpu.copy_err = 0;
+	rides[0].copy = (struct pl_copy){ .dst = gpu_big, .src = big, .bytes = MIB };
+	gpu.stuck = true;
+	join(0, 0);
+}
+
+/* Who has gone or has left is not counted among those who wait: enough of these would not wait for the end of the list
+ * under way. */
+static void test_count(void **state)
+{
+	unsigned int lists;
+
+	(void)state;
+	long_ride();
+	lists = gpu.nr_lists;
+	join(1, 1);
+	assert_int_equal(gpu.nr_lists, lists);
+	for (unsigned int i = 0; i < 2 * MOST; i++) {
+		join(2, 2);
+		assert_false(pl_convoy_leave(convoy, &rides[2]));
+	}
+	join(3, 3);
+	assert_int_equal(gpu.nr_lists, lists);
+	/* So many do not wait. */
+	join(4, MOST + 1);
+	assert_int_equal(gpu.nr_lists, lists + 1);
+	assert_int_equal(gpu.sizes[lists], MOST);
+	gpu.stuck = false;
+	assert_over(1, 1, 0);
+	assert_over(3, MOST + 1, 0);
+}
+
 /* A list that is refused: those in it are told, others go on. */
 static void test_refused(void **state)
 {
@@ -382,7 +430,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(alone),	   TEST(together),   TEST(too_many), TEST(in_time),
 		TEST(refused),	   TEST(failed),     TEST(no_queue), TEST(leave),
-		TEST(leave_stuck), TEST(leave_late), TEST(threads),
+		TEST(leave_stuck), TEST(leave_late), TEST(threads),  TEST(count),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

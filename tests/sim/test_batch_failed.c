@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+/* Requests of a batch that fail: what their events say, and that they do not count as cancelled. */
+#include "sim/sim_fixture.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#define BYTES (256 * KIB)
+#define LIMIT (1 * MIB) /* of a file */
+#define NR 4u
+
+static void counted(void **state)
+{
+	struct rlimit old, less;
+	struct peerlane_event events[NR];
+	struct peerlane *ctx = sim_open(0);
+	struct peerlane_file *f = sim_file(ctx, sim_make_file("failed", BYTES, 1), O_RDWR);
+	char *gpu = sim_alloc(ctx, BYTES);
+	struct peerlane_io io[NR];
+	struct peerlane_batch *b;
+	unsigned int failed = 0;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	less = (struct rlimit){ .rlim_cur = LIMIT, .rlim_max = old.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+	sim_gpu_pattern(ctx, gpu, BYTES, 0, 2);
+	assert_int_equal(peerlane_batch_create(ctx, NR, &b), 0);
+	/* Two inside of what may be written, two past it. */
+	for (unsigned int i = 0; i < NR; i++)
+		io[i] = (struct peerlane_io){
+			.file = f,
+			.addr = gpu,
+			.bytes = BYTES,
+			.offset = (off_t)(i % 2 ? LIMIT + i * BYTES : i * BYTES),
+			.op = PEERLANE_WRITE,
+			.cookie = &io[i],
+		};
+	assert_int_equal(peerlane_batch_submit(b, io, NR), 0);
+	assert_int_equal(peerlane_batch_wait(b, NR, events, NR, NULL), NR);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	for (unsigned int i = 0; i < NR; i++) {
+		const struct peerlane_io *of = events[i].cookie;
+		bool past = of->offset >= (off_t)LIMIT;
+
+		assert_int_equal(events[i].result, past ? -EFBIG : (ssize_t)BYTES);
+		failed += past;
+	}
+	assert_int_equal(failed, NR / 2);
+	peerlane_batch_destroy(b);
+	assert_int_equal(sim_stats(ctx).write.failed, NR / 2);
+	assert_int_equal(sim_stats(ctx).cancelled, 0);
+	sim_close(ctx, f, gpu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		sim_test(counted),
+	};
+
+	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown);
+}
