@@ -31,8 +31,8 @@ int pl_shape_bytes(enum peerlane_dtype dtype, const uint64_t *shape, unsigned in
 	for (unsigned int i = 0; i < nr_dims; i++)
 		if (__builtin_mul_overflow(n, shape[i], &n))
 			return -EOVERFLOW;
-	if (__builtin_mul_overflow(n, (uint64_t)peerlane_dtype_bits(dtype), &n) ||
-	    n / 8 > INT64_MAX)
+	/* In bits it fits into 64, so in bytes into an off_t. */
+	if (__builtin_mul_overflow(n, (uint64_t)peerlane_dtype_bits(dtype), &n))
 		return -EOVERFLOW;
 	if (n % 8)
 		return -EINVAL;
