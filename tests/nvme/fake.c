@@ -392,7 +392,7 @@ void fake_turn(struct fake *f)
 		csts |= PL_NVME_SHST_COMPLETE << PL_NVME_CSTS_SHST_SHIFT;
 		f->nr_shutdowns++;
 	}
-	pl_nvme_write32(f->bar, PL_NVME_REG_CSTS, f->gone ? UINT32_MAX : csts);
+	pl_nvme_write32(f->bar, PL_NVME_REG_CSTS, f->gone || f->all_ones ? UINT32_MAX : csts);
 	for (unsigned int i = 0; i < FAKE_QUEUES && works(f); i++)
 		if (f->sq[i].exists)
 			fetch(f, i);

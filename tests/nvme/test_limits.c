@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* What a controller may do at most: lists of namespaces that lead nowhere, and a shutdown that takes its time. */
+/* What a controller may do at most: lists of namespaces that lead nowhere, a shutdown that takes its time, pages that
+ * cannot be described, one error after the other. */
 #include "nvme_test.h"
 
 #define SECOND_NS 1000000000u
@@ -139,12 +140,110 @@ static void test_shutdown(void **state)
 	assert_in_range(shutdown_ns(0, 0), SECOND_NS / 2, SECOND_NS);
 }
 
+/* ------------------------------------------------------------------ what is given back */
+
+/* The pages of a mapping are smaller than the controller's and do not follow each other. */
+static void test_no_map(void **state)
+{
+	struct env e = { .f = fake_new() };
+	struct peerlane_nvme_map *map = NULL;
+	unsigned int before;
+
+	(void)state;
+	e.f->cap |= (uint64_t)1 << PL_NVME_CAP_MPSMIN_SHIFT | (uint64_t)1
+								      << PL_NVME_CAP_MPSMAX_SHIFT;
+	env_open(&e, NULL, NULL);
+	e.f->scattered = true;
+	before = e.f->nr_maps;
+	assert_int_equal(peerlane_nvme_map_host(e.nvme, e.mem, 65536, &map), -EOPNOTSUPP);
+	assert_null(map);
+	assert_int_equal(e.f->nr_maps, before);
+	e.f->scattered = false;
+	env_close(&e);
+}
+
+/* ------------------------------------------------------------------ errors of long transfers */
+
+static enum fake_do fail_all(struct fake *f, unsigned int qid, const struct pl_nvme_sqe *sqe,
+			     struct pl_nvme_cqe *cqe)
+{
+	(void)f;
+	if (!qid)
+		return FAKE_DO;
+	cqe->status = PL_NVME_CQE_STATUS(sqe->cdw10 ? PL_NVME_SC_INTERNAL : PL_NVME_SC_READ_ERROR);
+	return FAKE_STATUS;
+}
+
+/* Of several commands that fail, the first one says what the whole failed of; and no more are submitted then. */
+static void test_first_error(void **state)
+{
+	struct peerlane_nvme_queue_options opt = { .size = sizeof(opt), .depth = 4 };
+	struct peerlane_nvme_completion cpl = { .err = 0 };
+	struct env e = { .f = fake_new() };
+	struct peerlane_nvme_io io;
+
+	(void)state;
+	env_open(&e, NULL, &opt);
+	e.f->hook = fail_all;
+	io = env_io(&e, PL_NVME_READ, 0, 0, TEST_BYTES / 512, 0);
+	assert_true(peerlane_nvme_run(e.q, &io, &cpl) < 0);
+	assert_in_range(e.f->nr_io, 2, 4);
+	assert_int_equal(cpl.status, PL_NVME_SC_READ_ERROR);
+	e.f->hook = NULL;
+	env_close(&e);
+}
+
+/* ------------------------------------------------------------------ completion queues */
+
+static uint32_t acknowledged(const struct env *e)
+{
+	struct peerlane_nvme_queue_info info = { .size = sizeof(info) };
+
+	assert_int_equal(peerlane_nvme_queue_get_info(e->q, &info), 0);
+	return pl_nvme_read32(e->f->bar, info.cq_doorbell);
+}
+
+/* What was taken from the queue is told to the controller, which has no room for more otherwise. */
+static void test_acknowledged(void **state)
+{
+	struct peerlane_nvme_queue_options opt = { .size = sizeof(opt), .depth = 8 };
+	struct env e = { .f = fake_new() };
+
+	(void)state;
+	env_open(&e, NULL, &opt);
+	for (uint32_t i = 1; i < 6; i++) {
+		assert_int_equal(env_run(&e, PL_NVME_READ, 0, i, 1, 0), 0);
+		assert_int_equal(acknowledged(&e), i);
+	}
+	env_close(&e);
+}
+
+/* The phase of the entries begins again when the queue does. */
+static void test_phase(void **state)
+{
+	struct peerlane_nvme_queue_options opt = { .size = sizeof(opt), .depth = 4 };
+	struct env e = { .f = fake_new() };
+
+	(void)state;
+	e.f->tick_ns = 10000000; /* time-outs pass quickly */
+	env_open(&e, NULL, &opt);
+	for (unsigned int round = 0; round < 4; round++) {
+		/* Each leaves the queue at another place, some of them past its end. */
+		for (unsigned int i = 0; i < 3 + 2 * round; i++)
+			assert_int_equal(env_run(&e, PL_NVME_READ, 0, i, 1, 0), 0);
+		assert_int_equal(peerlane_nvme_reset(e.nvme), 0);
+	}
+	assert_int_equal(env_info(&e).nr_resets, 4);
+	env_close(&e);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_two_lists),
-		cmocka_unit_test(test_shutdown),
+		cmocka_unit_test(test_order),	    cmocka_unit_test(test_two_lists),
+		cmocka_unit_test(test_shutdown),    cmocka_unit_test(test_no_map),
+		cmocka_unit_test(test_first_error), cmocka_unit_test(test_acknowledged),
+		cmocka_unit_test(test_phase),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
