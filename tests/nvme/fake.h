@@ -61,7 +61,7 @@ struct fake {
 	/* How it behaves. */
 	bool gone, never_ready, stays_ready, fatal, no_shutdown;
 	bool all_ones; /* what its status reads as, though the transport has not noticed */
-	bool stopped; /* from outside; see fake_stop() */
+	bool stopped;  /* from outside; see fake_stop() */
 	enum fake_do (*hook)(struct fake *f, unsigned int qid, const struct pl_nvme_sqe *sqe,
 			     struct pl_nvme_cqe *cqe);
 	void *hook_arg;
