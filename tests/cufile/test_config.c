@@ -96,6 +96,10 @@ static void warned_about(void **state)
 	one_warning("{ \"logging\": { \"level\": \"LOUD\" } }", "LOUD");
 	one_warning("{ \"logging\": { \"dir\": 5 } }", "logging.dir");
 	one_warning("{ \"properties\": { \"posix_pool_slab_size_kb\": [1] } }", "posix_pool");
+#define SEVENTEEN "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"
+	one_warning("{ \"properties\": { \"posix_pool_slab_size_kb\": " SEVENTEEN ", "
+		    "\"posix_pool_slab_count\": " SEVENTEEN " } }",
+		    "posix_pool");
 	one_warning("{ \"properties\": { \"posix_pool_slab_size_kb\": [1], "
 		    "\"posix_pool_slab_count\": [1, 2] } }",
 		    "posix_pool");

@@ -88,6 +88,7 @@ static void room_for_one(void **state)
 			assert_ok(cf.cuFileBatchIOGetStatus(batch, 1, &n, events, NULL));
 			assert_int_equal(n, 1);
 			assert_int_equal(events[0].status, CUFILE_FAILED);
+			assert_int_equal((ssize_t)events[0].ret, -EIO);
 			assert_ptr_equal(events[0].cookie, (void *)(uintptr_t)(i + 1));
 			assert_memory_equal(&events[1], &guard, sizeof(guard));
 		}
