@@ -141,12 +141,47 @@ static void test_no_delete(void **state)
 	env_close(&e);
 }
 
+/* A read that is submitted now ends, as far as the queue has noticed what happened to it. */
+static int try_read(struct env *e)
+{
+	struct peerlane_nvme_io io = env_io(e, PL_NVME_READ, 0, 0, 1, 0);
+	struct peerlane_nvme_completion done = { .err = -EIO };
+	int rc = peerlane_nvme_submit(e->q, &io, 1);
+
+	if (rc != 1)
+		return rc;
+	rc = peerlane_nvme_wait(e->q, &done, 1, 1, 2000);
+	return rc == 1 ? done.err : -ETIME;
+}
+
+/* A reset deletes all queues: what was outstanding is lost, which is told, and then they are there again. */
+static void test_reset(void **state)
+{
+	struct env e = { .f = fake_new() };
+	struct peerlane_nvme_completion done;
+	struct peerlane_nvme_io io;
+
+	(void)state;
+	e.f->tick_ns = TICK_NS;
+	env_open(&e, NULL, NULL);
+	assert_int_equal(try_read(&e), 0);
+	e.f->hook = env_drop_io;
+	io = env_io(&e, PL_NVME_READ, 0, 0, 1, 0);
+	assert_int_equal(peerlane_nvme_submit(e.q, &io, 1), 1);
+	assert_int_equal(peerlane_nvme_reset(e.nvme), 0);
+	e.f->hook = NULL;
+	assert_int_equal(peerlane_nvme_wait(e.q, &done, 1, 1, 2000), 1);
+	assert_int_equal(done.err, -ECONNRESET);
+	assert_int_equal(try_read(&e), 0);
+	env_close(&e);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_time),	    cmocka_unit_test(test_no_hope),
 		cmocka_unit_test(test_entry_sizes), cmocka_unit_test(test_close),
-		cmocka_unit_test(test_no_delete),
+		cmocka_unit_test(test_no_delete),   cmocka_unit_test(test_reset),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
