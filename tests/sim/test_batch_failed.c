@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Requests of a batch that fail: what their events say, and that they do not count as cancelled. */
+/* Requests of a batch that fail: what their events say, that they do not count as cancelled, and that they hold nothing. */
 #include "sim/sim_fixture.h"
 
 #include <signal.h>
@@ -54,10 +54,43 @@ static void counted(void **state)
 	sim_close(ctx, f, gpu);
 }
 
+/* What a request used is let go with its event, whatever became of it. */
+static void let_go(void **state)
+{
+	struct peerlane_options opt = { .timeout_ms = 5000 };
+	struct peerlane_event events[2];
+	struct peerlane_batch *b;
+	struct peerlane_file *f;
+	struct peerlane_io io[2];
+	struct peerlane *ctx;
+	char *gpu;
+
+	(void)state;
+	ctx = sim_open_with(&opt);
+	f = sim_file(ctx, sim_make_file("let go", BYTES, 1), O_RDWR);
+	gpu = sim_alloc(ctx, BYTES);
+	assert_int_equal(peerlane_buffer_register(ctx, gpu, BYTES, 0), 0);
+	assert_int_equal(peerlane_batch_create(ctx, 2, &b), 0);
+	for (unsigned int failing = 0; failing < 2; failing++) {
+		for (unsigned int i = 0; i < 2; i++)
+			io[i] = (struct peerlane_io){ .file = f, .addr = gpu, .bytes = BYTES };
+		assert_int_equal(peerlane_sim_inject(ctx, "copy", 0, failing), 0);
+		assert_int_equal(peerlane_batch_submit(b, io, 2), 0);
+		assert_int_equal(peerlane_batch_wait(b, 2, events, 2, NULL), 2);
+		assert_int_equal(peerlane_sim_inject(ctx, "copy", 0, 0), 0);
+		assert_true(failing ? events[0].result < 0 || events[1].result < 0
+				    : events[0].result == BYTES && events[1].result == BYTES);
+	}
+	peerlane_batch_destroy(b);
+	assert_int_equal(peerlane_buffer_release(ctx, gpu), 0);
+	sim_close(ctx, f, gpu);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(counted),
+		sim_test(let_go),
 	};
 
 	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown);

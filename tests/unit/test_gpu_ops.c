@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A driver that answers otherwise than the simulator does: later copies are seen to end before earlier ones, and there
- * is no event left. What a program sees of it must be right, and all that was made must be given back.
+ * A driver that answers otherwise than the simulator does: later copies are seen to end before earlier ones, there is no
+ * event left, memory that was freed is not known any more. What a program sees of it must be right, and all that was made must be given back.
  */
 #include "sim/sim_fixture.h"
 
@@ -158,11 +158,50 @@ static void test_no_marks(void **state)
 	}
 }
 
+/* ------------------------------------------------------------------ memory that was freed */
+
+/* As CUDA answers once memory was freed: it knows nothing of it, so it may be the program's own. */
+static int know_nothing(struct pl_gpu *gpu, const void *addr, struct pl_mem *out)
+{
+	(void)gpu;
+	(void)addr;
+	*out = (struct pl_mem){ .kind = PL_MEM_HOST, .gpu = -1 };
+	return 0;
+}
+
+/* A buffer whose memory is no longer what was registered is refused before anything touches it. */
+static void test_freed(void **state)
+{
+	struct peerlane_file *f;
+	struct peerlane_io io;
+	struct peerlane_batch *b;
+	char *gpu;
+
+	(void)state;
+	open_with_ops();
+	f = sim_file(ctx, sim_make_file("freed", MIB, 1), O_RDWR);
+	gpu = sim_alloc(ctx, MIB);
+	assert_int_equal(peerlane_buffer_register(ctx, gpu, MIB, 0), 0);
+	assert_int_equal(peerlane_batch_create(ctx, 1, &b), 0);
+	io = (struct peerlane_io){ .file = f, .addr = gpu, .bytes = 4096 };
+	ops.query = know_nothing;
+	assert_int_equal(peerlane_batch_submit(b, &io, 1), -EFAULT);
+	sim_assert_error(-EFAULT, "was freed");
+	ops.query = real->query;
+	assert_int_equal(peerlane_batch_submit(b, &io, 1), 0);
+	assert_int_equal(
+		peerlane_batch_wait(b, 1, &(struct peerlane_event){ .result = 0 }, 1, NULL), 1);
+	peerlane_batch_destroy(b);
+	assert_int_equal(peerlane_buffer_release(ctx, gpu), 0);
+	sim_close(ctx, f, gpu);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(test_append),
 		sim_test(test_no_marks),
+		sim_test(test_freed),
 	};
 
 	sim_alarm(50);
