@@ -86,11 +86,36 @@ static void let_go(void **state)
 	sim_close(ctx, f, gpu);
 }
 
+/* A request of no bytes has its event, too. */
+static void of_nothing(void **state)
+{
+	const struct timespec limit = { .tv_sec = 20 };
+	struct peerlane *ctx = sim_open(0);
+	struct peerlane_file *f = sim_file(ctx, sim_make_file("nothing", BYTES, 1), O_RDWR);
+	char *gpu = sim_alloc(ctx, BYTES);
+	struct peerlane_event events[NR];
+	struct peerlane_batch *b;
+
+	(void)state;
+	assert_int_equal(peerlane_batch_create(ctx, NR, &b), 0);
+	for (enum peerlane_op op = PEERLANE_READ; op <= PEERLANE_WRITE; op++) {
+		struct peerlane_io io = { .file = f, .addr = gpu, .op = op, .cookie = &b };
+
+		assert_int_equal(peerlane_batch_submit(b, &io, 1), 0);
+		assert_int_equal(peerlane_batch_wait(b, 1, events, NR, &limit), 1);
+		assert_int_equal(events[0].result, 0);
+		assert_ptr_equal(events[0].cookie, &b);
+	}
+	peerlane_batch_destroy(b);
+	sim_close(ctx, f, gpu);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(counted),
 		sim_test(let_go),
+		sim_test(of_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, sim_group_setup, sim_group_teardown);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Lanes that were given up while a copy might still read them: nobody has one before that is over, and then it is as any
- * other. The GPU is played by this program. */
+ * other. And lanes there was no memory for. The GPU is played by this program. */
 #include "context.h"
 
 #include <errno.h>
@@ -8,6 +8,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -23,11 +26,23 @@ struct pl_mark {
 
 static bool stuck; /* no copy ends */
 
+static bool no_memory;
+
 static int pin_alloc(struct pl_gpu *g, size_t bytes, void **out)
 {
 	(void)g;
-	*out = malloc(bytes);
+	*out = no_memory ? NULL : malloc(bytes);
 	return *out ? 0 : -ENOMEM;
+}
+
+/* Where the library gets ordinary memory instead. */
+void *mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	if (no_memory) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(SYS_mmap, addr, bytes, prot, flags, fd, offset);
 }
 
 static void pin_free(struct pl_gpu *g, void *addr, size_t bytes)
@@ -177,6 +192,40 @@ static void test_recovered(void **state)
 	assert_int_equal(count_lanes(NULL, lane), all);
 }
 
+/* The same for a lane's own copies. */
+static void test_copies(void **state)
+{
+	struct pl_lane *lane = NULL;
+	struct pl_lane_queue *q;
+
+	(void)state;
+	assert_int_equal(pl_lane_acquire(&ctx, 1, 1, &lane), 0);
+	assert_int_equal(pl_lane_queue(&ctx, lane, &ctx, &q), 0);
+	stuck = true;
+	lane->lost = true;
+	pl_lane_release(&ctx, lane);
+	pl_pool_reclaim(&ctx);
+	assert_true(lane->lost);
+	stuck = false;
+	pl_pool_reclaim(&ctx);
+	assert_false(lane->lost);
+}
+
+/* Lanes that could not be made are made when there is memory again. */
+static void test_no_memory(void **state)
+{
+	unsigned int all = count_lanes(NULL, NULL);
+	struct pl_lane *lane;
+
+	teardown(state);
+	setup(state);
+	no_memory = true;
+	for (unsigned int i = 0; i < 2 * all; i++)
+		assert_int_equal(pl_lane_acquire(&ctx, 1, 1, &lane), -ENOMEM);
+	no_memory = false;
+	assert_int_equal(count_lanes(NULL, NULL), all);
+}
+
 /* Who waits for a lane gets the one that has recovered meanwhile. */
 static void test_waiter(void **state)
 {
@@ -202,6 +251,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(recovered),
+		TEST(copies),
+		TEST(no_memory),
 		TEST(waiter),
 	};
 
