@@ -6,6 +6,7 @@
 #include "sim/sim_fixture.h"
 
 #include "context.h"
+#include "stream_request.h"
 
 #define BYTES (24 * MIB)
 #define NR_LATE 64
@@ -196,12 +197,47 @@ static void test_freed(void **state)
 	sim_close(ctx, f, gpu);
 }
 
+/* ------------------------------------------------------------------ streams */
+
+static uintptr_t gpu_context;
+
+/* As of the default stream, which has the same handle in every GPU context. */
+static int default_stream(struct pl_gpu *gpu, void *stream, uintptr_t key[2])
+{
+	(void)gpu;
+	(void)stream;
+	key[0] = 1;
+	key[1] = gpu_context;
+	return 0;
+}
+
+/* Streams of one handle in two GPU contexts are two streams: one does not wait for the other. */
+static void test_two_contexts(void **state)
+{
+	struct pl_stream *first, *second, *again;
+
+	(void)state;
+	open_with_ops();
+	ops.stream_key = default_stream;
+	gpu_context = 10;
+	assert_int_equal(pl_stream_find(ctx, NULL, &first), 0);
+	gpu_context = 11;
+	assert_int_equal(pl_stream_find(ctx, NULL, &second), 0);
+	assert_ptr_not_equal(first, second);
+	assert_ptr_not_equal(first->word, second->word);
+	gpu_context = 10;
+	assert_int_equal(pl_stream_find(ctx, NULL, &again), 0);
+	assert_ptr_equal(first, again);
+	sim_close(ctx, NULL, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(test_append),
 		sim_test(test_no_marks),
 		sim_test(test_freed),
+		sim_test(test_two_contexts),
 	};
 
 	sim_alarm(50);
