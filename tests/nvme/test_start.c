@@ -81,6 +81,7 @@ static void test_entry_sizes(void **state)
 	for (unsigned int i = 0; i < 5; i++) {
 		struct env e = { .f = fake_new() };
 
+		e.f->tick_ns = TICK_NS;
 		e.f->id.sqes = sqes[i < 3 ? i : 0];
 		e.f->id.cqes = cqes[i < 3 ? i : 0];
 		env_open(&e, NULL, NULL);
@@ -130,6 +131,7 @@ static void test_no_delete(void **state)
 	struct env e = { .f = fake_new() };
 
 	(void)state;
+	e.f->tick_ns = TICK_NS;
 	env_open(&e, NULL, NULL);
 	e.f->hook = no_delete;
 	peerlane_nvme_queue_destroy(e.q);
