@@ -23,13 +23,15 @@
 
 #include <uapi/peerlane.h>
 
-#define PLAYED_PINS 64u
+#define PLAYED_PINS 128u
 
 /* One device for each open; its pins are those of all. */
 static struct {
 	int fd; /* of the last open, from 1 on */
 	unsigned int nr_pinned, nr_unpinned;
-	bool spoilt; /* new mappings are useless: I/O into them fails with EFAULT */
+	bool spoilt;		/* new mappings are useless: I/O into them fails with EFAULT */
+	bool no_map;		/* there are no new mappings */
+	uint64_t max_pin_bytes; /* 0: enough */
 	struct {
 		char *map;
 		size_t bytes;
@@ -98,7 +100,7 @@ static int played_call(unsigned long request, void *arg)
 	switch (request) {
 	case PEERLANE_IOC_HELLO:
 		hello->features = PEERLANE_FEATURE_PROVIDER | PEERLANE_FEATURE_GENERIC;
-		hello->max_pin_bytes = 1ull << 30;
+		hello->max_pin_bytes = played.max_pin_bytes ? played.max_pin_bytes : 1ull << 30;
 		return 0;
 	case PEERLANE_IOC_PIN:
 		return played_pin(arg);
@@ -134,6 +136,10 @@ void *mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 
 	if (fd < 0 || fd != played.fd)
 		return (void *)syscall(SYS_mmap, addr, bytes, prot, flags, fd, offset);
+	if (played.no_map) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
 	if (!played.pins[handle].spoilt)
 		return played.pins[handle].map;
 	played.pins[handle].map = (char *)syscall(SYS_mmap, NULL, bytes, PROT_NONE,
