@@ -47,6 +47,32 @@ static void past_registered(void **state)
 	cf_free(mem);
 }
 
+/* On a stream, an offset past the end of memory that is not registered. */
+static void past_memory(void **state)
+{
+	static const off_t past[] = { BYTES, BYTES + 1, BYTES + 4096, 16 * BYTES, BYTES - 4095 };
+	CUfileHandle_t fh = cf_open("stream", BYTES, 1, O_RDWR);
+	char *mem = cf_alloc(BYTES);
+	void *stream;
+
+	(void)state;
+	cf_fill(mem, BYTES, 0, 2);
+	assert_int_equal(peerlane_gpu_stream_create(cf_gpu(), 0, &stream), 0);
+	for (unsigned int i = 0; i < sizeof(past) / sizeof(past[0]); i++) {
+		off_t file_offset = 0, offset = past[i];
+		size_t size = 4096;
+		ssize_t n = 0;
+
+		assert_ok(cf.cuFileReadAsync(fh, mem, &size, &file_offset, &offset, &n, stream));
+		assert_int_equal(peerlane_gpu_stream_sync(cf_gpu(), stream), 0);
+		assert_int_equal(n, -CU_FILE_INVALID_MAPPING_SIZE);
+	}
+	assert_int_equal(cf_differs(mem, BYTES, 0, 2), BYTES);
+	peerlane_gpu_stream_destroy(cf_gpu(), stream);
+	cf.cuFileHandleDeregister(fh);
+	cf_free(mem);
+}
+
 /* ------------------------------------------------------------------ batches */
 
 static CUfileIOParams_t entry(CUfileHandle_t fh, char *mem, off_t at, unsigned int i)
@@ -186,10 +212,8 @@ static void log_is_full(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cf_test(past_registered),
-		cf_test(room_for_one),
-		cf_test(same_number_elsewhere),
-		cf_test(log_is_full),
+		cf_test(past_registered),	cf_test(past_memory), cf_test(room_for_one),
+		cf_test(same_number_elsewhere), cf_test(log_is_full),
 	};
 	int failed;
 
