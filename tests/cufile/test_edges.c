@@ -218,6 +218,8 @@ int main(void)
 	int failed;
 
 	cf_alarm(100);
+	/* Should a request get lost, the driver is closed before the alarm. */
+	setenv("PEERLANE_TIMEOUT_MS", "20000", 1);
 	cf_load();
 	cf_gpu();
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
