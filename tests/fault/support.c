@@ -396,8 +396,8 @@ static void own_mounts(void)
 
 /* The loop device goes away with the mount: it is detached while still in use. */
 static const char make_image[] =
-	"exec >/dev/null 2>%s/why; cd %s && truncate -s %uM %u.img && "
-	"loop=$(losetup -f --show --sector-size %u %u.img) || exit 1; "
+	"exec >/dev/null 2>%s/why; cd %s && truncate -s %uM mount%u.img && "
+	"loop=$(losetup -f --show --sector-size %u mount%u.img) || exit 1; "
 	"mkfs.%s %s $loop && mount -t %s -o %s $loop %s; rc=$?; losetup -d $loop; exit $rc";
 
 const char *fault_mount_sector(const char *type, unsigned int mib, const char *mkfs_options,
