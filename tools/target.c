@@ -142,6 +142,13 @@ static int open_all(struct pl_target *t, const struct pl_target_want *want,
 		pl_message_error("%s: is empty; --create fills it", t->path);
 		return -ENODATA;
 	}
+	/* The library does not read a file ahead while anybody has it open for writing, us included. */
+	if (!want->write) {
+		pl_cleanup_fd(&t->fd);
+		t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		if (t->fd < 0)
+			return say(t->path, -errno);
+	}
 	t->io_fd = reopen(t, want, 0);
 	t->plain_fd = t->io_fd < 0 ? -1 : reopen(t, want, want->durable ? O_DSYNC : 0);
 	return t->plain_fd < 0 ? -EINVAL : 0;
