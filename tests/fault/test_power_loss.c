@@ -38,15 +38,23 @@ static void check_bytes(const char *path, size_t bytes, off_t offset, uint64_t a
 	close(fd);
 }
 
-/* Mounts what the device has at this moment. */
+/* Mounts what the device has at this moment. There may be no loop device left for it just then. */
 static void lose_power(void)
 {
 	char command[1200];
+	unsigned int tries = 0;
 
 	snprintf(command, sizeof(command),
-		 "cp --sparse=always %s.img %s.img && mount -o loop %s.img %s", live, copy, copy,
-		 copy);
+		 "dev=$(findmnt -n -o SOURCE %s) && "
+		 "cp --sparse=always \"$(cat /sys/block/${dev#/dev/}/loop/backing_file)\" %s.img",
+		 live, copy);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c) */
+	snprintf(command, sizeof(command), "mount -o loop %s.img %s 2>%s.why", copy, copy, copy);
+	while (system(command)) { /* NOLINT(cert-env33-c) */
+		if (++tries == 20)
+			fault_skip("no second loop device here");
+		usleep(500000);
+	}
 }
 
 static void power_back(void)
