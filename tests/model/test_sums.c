@@ -103,19 +103,22 @@ static void from_elsewhere(void **state)
 /* What a reader would refuse for its length is not written. */
 static void long_header(void **state)
 {
-	char *text = malloc(HEADER_MAX + 1);
-	const char *const pair[] = { "k", text };
+	const char *pair[] = { "k", NULL };
 	struct peerlane_model_save_options opt = { .size = sizeof(opt),
 						   .nr_metadata = 1,
 						   .metadata = pair };
 	const char *path = sim_path("too long");
+	char *text;
 
 	(void)state;
 	if (sim_slow())
 		skip();
-	ctx = sim_open(0);
+	text = malloc(HEADER_MAX + 1);
+	assert_non_null(text);
 	memset(text, 'x', HEADER_MAX);
 	text[HEADER_MAX] = '\0';
+	pair[1] = text;
+	ctx = sim_open(0);
 	assert_int_equal(save(path, "data", 4, &opt), -E2BIG);
 	sim_assert_error(-E2BIG, "a header of");
 	assert_int_equal(access(path, F_OK), -1);
