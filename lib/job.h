@@ -31,8 +31,8 @@ struct pl_op {
 	bool plain_write;   /* never by mapping */
 	bool no_p2p;	    /* never between drive and GPU memory */
 	bool buffered; /* a write to a file with O_DIRECT that goes through the page cache all the same */
-	bool again; /* of a batch: O_DIRECT was refused, and it is done once more */
-	bool in_stream;	    /* a stream waits for it */
+	bool again;	/* of a batch: O_DIRECT was refused, and it is done once more */
+	bool in_stream; /* a stream waits for it */
 	uint64_t start_ns;
 	/* Told of @op and those after it in the list once they have their outcome; may be NULL. */
 	void (*done)(struct pl_job *job, struct pl_op *op);
