@@ -137,15 +137,21 @@ static void write_batch(struct writer *w)
 	struct peerlane_batch *b;
 	size_t at = draw(w, w->bytes), n;
 	unsigned int nr = 0;
+	bool host;
 
 	CHECK_EQ(peerlane_batch_create(w->ctx, NR, &b), 0);
+	/* Half of the batches begin with whole blocks. */
+	if (draw(w, 2))
+		at += -(w->base + at) & 511;
 	for (; nr < NR && at < w->bytes; at += n) {
 		n = draw(w, 2) ? 512 * (1 + draw(w, 12)) : 1 + draw(w, 3000);
 		if (n > w->bytes - at)
 			n = w->bytes - at;
-		compose(w, w->see + at, at, n);
+		/* Memory that O_DIRECT cannot use, also for whole blocks. */
+		host = !draw(w, 3);
+		compose(w, host ? w->host + 1 + at : w->see + at, at, n);
 		io[nr] = (struct peerlane_io){ .file = w->file,
-					       .addr = w->gpu + at,
+					       .addr = host ? w->host + 1 + at : w->gpu + at,
 					       .bytes = n,
 					       .offset = (off_t)(w->base + at),
 					       .op = PEERLANE_WRITE,
