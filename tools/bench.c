@@ -380,6 +380,10 @@ static int check_args(struct bench_args *a)
 		pl_message_error("--durable is for writes, and --op is %s", a->op);
 		return -EINVAL;
 	}
+	if (a->plot && (strlen(a->plot) < 4 || strcmp(a->plot + strlen(a->plot) - 4, ".svg"))) {
+		pl_message_error("--plot %s: the picture is SVG; name it FILE.svg", a->plot);
+		return -EINVAL;
+	}
 	if (!a->sizes.nr)
 		a->sizes = (struct pl_option_list){ 1, { 1u << 20 } };
 	if (!a->threads.nr)

@@ -129,8 +129,8 @@ static void report_heading(struct pl_report *r, enum peerlane_op op, int64_t fil
 	if (op == PEERLANE_READ && file_bytes >= 0 && file_bytes < PROBE_BYTES)
 		bytes = (uint64_t)file_bytes;
 	if (bytes)
-		snprintf(title, sizeof(title), "A %s (this check assumes one %s %s at offset 0)",
-			 name, pl_human_size(bytes).text, name);
+		snprintf(title, sizeof(title), "A %s (this check assumes one %s of %s at offset 0)",
+			 name, name, pl_human_size(bytes).text);
 	else
 		snprintf(title, sizeof(title), "A %s (the file is empty)", name);
 	pl_report_section(r, name, title);

@@ -71,7 +71,7 @@ static void report_cpus(struct pl_report *r)
 	pl_report_value(r, "cpus_online", json_object_new_int((int)nr), NULL, " ");
 	pl_report_value(r, "numa_nodes", json_object_new_int(nodes), NULL, " ");
 	pl_report_value(r, "cpus_usable", json_object_new_int(usable), "processors",
-			"%d usable of %ld, NUMA nodes: %s", usable, nr,
+			"%d usable of %ld, NUMA node%s %s", usable, nr, nodes == 1 ? "" : "s",
 			online[0] ? online : "unknown");
 }
 

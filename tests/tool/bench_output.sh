@@ -8,6 +8,9 @@ expect 0 "$tool" bench --repeat 1 --create --bytes 5M file
 expect 0 "$tool" bench --repeat 1 --create --bytes 1000003 odd
 sum=$(cksum <file)
 
+# The picture is SVG, whatever its name would say.
+expect 2 "$tool" bench --plot plot.png file
+says err 'name it FILE.svg'
 # Cold, cached, plain, plot, limit, repeat.
 expect 0 "$tool" bench --cold --verify --peer --repeat 3 --size 64K,1M --plot plot.svg --json file
 json 'd["cache"] == "cold" and all(len(r["passes_gb_per_s"]) == 3 for r in d["rows"])'

@@ -18,8 +18,8 @@ expect 1 "$tool" check file
 says out "$dir/file"
 says out 'file system'
 says out 'A read'
-says out 'A write (this check assumes one 1 MiB write at offset 0)'
-says out 'A read (this check assumes one 293.0 KiB read at offset 0)'
+says out 'A write (this check assumes one write of 1 MiB at offset 0)'
+says out 'A read (this check assumes one read of 293.0 KiB at offset 0)'
 says out 'in-place        no: not used for requests under 64 MiB'
 says out 'write: copy; next: peerlane bench file'
 ! grep -q 'to change that' out || fail 'a fix that is none'
