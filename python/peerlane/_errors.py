@@ -77,3 +77,17 @@ def make(err: int, text: str, cuda: int = 0) -> Error:
     """The exception for a negative or positive errno."""
     err = abs(err)
     return _CLASSES.get(err, Error)(err, text, cuda)
+
+
+# Named in tracebacks as programs name them.
+for _error in (
+    Error,
+    NotFoundError,
+    AccessError,
+    ExistsError,
+    IsDirectoryError,
+    TimedOutError,
+    InvalidError,
+    FormatError,
+):
+    _error.__module__ = "peerlane"

@@ -36,6 +36,13 @@ class Files(support.Case):
                     got = target.tobytes()[at : at + size]
                     self.assertEqual(got, data[offset : offset + size])
 
+    def test_names_of_errors(self):
+        found = [e for e in vars(peerlane).values() if isinstance(e, type) and issubclass(e, peerlane.Error)]
+        self.assertEqual(len(found), 8)
+        for error in found:
+            self.assertIs(getattr(peerlane, error.__qualname__), error)
+            self.assertEqual(error.__module__, "peerlane")
+
     def test_end_of_file(self):
         path = self.file("f", b"0123456789")
         with peerlane.open(path) as f:
