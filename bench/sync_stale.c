@@ -88,7 +88,7 @@ static void before_read(enum wait wait, uint64_t addr)
 	case QUERY_BOTH:
 		while (cuStreamQuery(PER_THREAD) == NOT_READY)
 			;
-		/* fall through */
+		__attribute__((fallthrough));
 	case QUERY_LEGACY:
 		while (cuStreamQuery(LEGACY) == NOT_READY)
 			;

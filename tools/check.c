@@ -335,19 +335,19 @@ static void shell_word(const char *text, char *at)
 /* The command that measures @path, or NULL. The caller frees it. */
 static char *bench_command(const struct finding *f, const char *path)
 {
-	PL_AUTO_FREE char *file = NULL;
-	PL_AUTO_FREE char *word = NULL;
-	char *text = NULL;
+	char *file = NULL, *word, *text = NULL;
 
 	if (asprintf(&file, "%s%s", path, f->directory ? "/test-file" : "") < 0)
-		file = NULL;
-	word = file ? malloc(4 * strlen(file) + 5) : NULL;
-	if (!word)
 		return NULL;
-	shell_word(file, word);
-	if (asprintf(&text, "peerlane bench %s%s", f->directory || f->empty ? "--create " : "",
-		     word) < 0)
-		return NULL;
+	word = malloc(4 * strlen(file) + 5);
+	if (word) {
+		shell_word(file, word);
+		if (asprintf(&text, "peerlane bench %s%s",
+			     f->directory || f->empty ? "--create " : "", word) < 0)
+			text = NULL;
+	}
+	free(word);
+	free(file);
 	return text;
 }
 
@@ -369,8 +369,7 @@ static void report_verdict(struct pl_report *r, const struct pl_session *s, cons
 			   struct finding *f)
 {
 	bool sim = s->ctx && !strcmp(peerlane_backend(s->ctx), "sim");
-	PL_AUTO_FREE char *next = NULL;
-	PL_AUTO_FREE char *verdict = NULL;
+	char *next, *verdict;
 
 	worse(f, !s->ctx ? BROKEN : sim ? WORKS : BEST);
 	next = next_command(f, s, path);
@@ -386,6 +385,8 @@ static void report_verdict(struct pl_report *r, const struct pl_session *s, cons
 	pl_report_value(r, "next", next ? json_object_new_string(next) : NULL, NULL, " ");
 	pl_report_value(r, "verdict", json_object_new_string(verdict ? verdict : ""), NULL, " ");
 	fputc('\n', r->text);
+	free(next);
+	free(verdict);
 }
 
 static void print(struct pl_report *r, const struct check_args *args)

@@ -235,8 +235,10 @@ static int sample_once(struct pl_gpu_reads *r, int fd, uint64_t seed, uint64_t s
 int pl_gpu_reads_sample(struct pl_gpu_reads *r, int fd, uint64_t spoil)
 {
 	char *scratch = malloc(3 * (size_t)r->k.bytes);
-	int err = scratch ? 0 : pl_gpu_bench_complain("verify", -ENOMEM);
+	int err = 0;
 
+	if (!scratch)
+		return pl_gpu_bench_complain("verify", -ENOMEM);
 	for (uint64_t nr = 0; !err && nr < SAMPLES; nr += r->row->threads)
 		err = sample_once(r, fd, (nr + 1) << 32, spoil - nr, scratch);
 	free(scratch);

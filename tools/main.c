@@ -27,7 +27,7 @@ static const struct pl_command *find(const char *name)
 /* The sub-command of a command that has some. */
 static const struct pl_command *find_sub(const struct pl_command *cmd, const char *name)
 {
-	for (const struct pl_command *const *sub = cmd->subs; *sub; sub++)
+	for (const struct pl_command *const *sub = cmd->subs; sub && *sub; sub++)
 		if (!strcmp(strrchr((*sub)->name, ' ') + 1, name))
 			return *sub;
 	return NULL;

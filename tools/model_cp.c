@@ -75,7 +75,7 @@ static void say_reason(const char *path, const char *reason)
 	const char *slash = strrchr(path, '/');
 	size_t len = slash ? (size_t)(slash - path) + 1 : strlen(path);
 
-	if (!strncmp(reason, path, len))
+	if (strlen(reason) >= len && !memcmp(reason, path, len))
 		pl_message_error("%s", reason);
 	else
 		pl_message_error("%s: %s", path, reason);
