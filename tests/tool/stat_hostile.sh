@@ -62,11 +62,11 @@ start counters && {
 	stop
 }
 
-# A rate is printed for what went forward only.
+# A rate is printed for what went forward only. On a busy machine the counter may not have moved: then it is 0.
 start backwards && {
 	expect 0 "$tool" stat --json --watch 0.01 --count 5 "$job"
 	tail -n 1 out >last && mv last out
-	json 'not [k for k in d["contexts"][0]["read"] if k.endswith("per_s")]'
+	json 'not [v for k, v in d["contexts"][0]["read"].items() if k.endswith("per_s") and v]'
 	json '[v for k, v in d["contexts"][0]["write"].items() if k.endswith("per_s")] == [0]'
 	stop
 }
