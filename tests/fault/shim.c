@@ -133,6 +133,16 @@ static int write_begins(int fd)
 	return direct;
 }
 
+/* As a file system does that finds that it cannot write this place directly. */
+static bool refused(int fd)
+{
+	if (!shim.refuse_of || !ours(fd) || !(fcntl(fd, F_GETFL) & O_DIRECT) ||
+	    roll() % shim.refuse_of)
+		return false;
+	atomic_fetch_add(&hits, 1);
+	return true;
+}
+
 static void write_ended(int kind)
 {
 	if (kind >= 0)
@@ -198,6 +208,10 @@ static ssize_t do_vector(vector_fn real, bool write, int fd, const struct iovec 
 
 	if (nr != 1 || (flags & RWF_NOWAIT))
 		return real(fd, iov, nr, offset, flags);
+	if (write && refused(fd)) {
+		errno = EINVAL;
+		return -1;
+	}
 	n = allowed(fd, one.iov_len, offset, write ? shim.write_error_at : shim.read_error_at);
 	if (n < 0)
 		return n;
@@ -321,6 +335,8 @@ static void set(const char *word, const char *value)
 		shim.sync_error = (int)v;
 	else if (!strcmp(word, "copy_of"))
 		shim.copy_of = (unsigned int)v;
+	else if (!strcmp(word, "refuse_of"))
+		shim.refuse_of = (unsigned int)v;
 	else if (!strcmp(word, "apart"))
 		shim.apart = v;
 	else

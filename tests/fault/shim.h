@@ -15,13 +15,14 @@ struct shim {
 	uint64_t dev, ino;     /* of the file with faults; ino 0: none */
 	int64_t read_error_at; /* this byte cannot be read; -1: all can */
 	int64_t write_error_at;
-	int error;	       /* positive errno of those two */
-	unsigned int short_of; /* one call in this many comes short; 0: none */
-	unsigned int eintr_of; /* one call in this many is interrupted; 0: none */
-	unsigned int delay_us; /* most of it, before each call */
-	int sync_error;	       /* positive errno of fdatasync(); 0: works */
-	unsigned int copy_of;  /* one process_vm_readv() in this many fails or comes short */
-	bool apart;	       /* count direct writes that meet buffered ones: shim_collisions() */
+	int error;		/* positive errno of those two */
+	unsigned int short_of;	/* one call in this many comes short; 0: none */
+	unsigned int eintr_of;	/* one call in this many is interrupted; 0: none */
+	unsigned int delay_us;	/* most of it, before each call */
+	int sync_error;		/* positive errno of fdatasync(); 0: works */
+	unsigned int copy_of;	/* one process_vm_readv() in this many fails or comes short */
+	unsigned int refuse_of; /* one direct write in this many is refused with EINVAL; 0: none */
+	bool apart;		/* count direct writes that meet buffered ones: shim_collisions() */
 };
 
 extern struct shim shim;

@@ -384,6 +384,12 @@ static void play_watched(const char *dir, uint64_t seed)
 	play("watched", dir, seed, 0, 10);
 	CHECK_EQ(shim_collisions(nr), 0);
 	CHECK(nr[0] && nr[1]);
+	/* What is refused in the middle goes through the page cache, and not beside direct writes. */
+	shim.refuse_of = 3;
+	shim_hits();
+	play("refused now and then", dir, seed, 0, 10);
+	CHECK(shim_hits());
+	CHECK_EQ(shim_collisions(nr), 0);
 	close_writers(contexts);
 }
 
