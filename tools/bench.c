@@ -370,6 +370,13 @@ static int run_bench(struct bench *b, const char *path)
 	return err;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+	size_t bytes = strlen(text), nr = strlen(end);
+
+	return bytes >= nr && !memcmp(text + bytes - nr, end, nr);
+}
+
 static int check_args(struct bench_args *a)
 {
 	if (a->cold && a->cached) {
@@ -380,7 +387,7 @@ static int check_args(struct bench_args *a)
 		pl_message_error("--durable is for writes, and --op is %s", a->op);
 		return -EINVAL;
 	}
-	if (a->plot && (strlen(a->plot) < 4 || strcmp(a->plot + strlen(a->plot) - 4, ".svg"))) {
+	if (a->plot && !ends_with(a->plot, ".svg")) {
 		pl_message_error("--plot %s: the picture is SVG; name it FILE.svg", a->plot);
 		return -EINVAL;
 	}
