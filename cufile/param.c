@@ -109,8 +109,7 @@ CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t param, cons
 	return status;
 }
 
-/* The log's path is known when the program or the environment gave one, though it be empty; else it
- * is an error to ask for it. */
+/* Asking for the log's path fails unless the program or the environment set one, even an empty one. */
 static const char *text_of(const struct pl_cf_value *v, enum pl_cf_id id)
 {
 	if (id != PL_CF_LOG_PATH || (v && v->source == PL_CF_PROGRAM))
