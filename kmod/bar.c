@@ -1,212 +1,56 @@
 // SPDX-License-Identifier: MIT
 /*
- * Page structures for the BAR of a GPU: made by the kernel's PCI P2PDMA where it has that, those
- * the GPU's driver made already, or generic device pages.
+ * BARs of GPUs, and the pages that a GPU's own driver made for one.
  *
- * Always for the whole BAR, under one dev_pagemap: newer kernels end a request where the next page
- * has another one, and a direct read that ends early is finished through the page cache.
+ * A BAR is known from the first pin in it until the GPU loses its driver. Its page structures are
+ * made part by part (section.c), unless the driver has made some already.
  *
- * They go when the GPU loses its driver, and with them all pins of its memory.
+ * Those of the driver go when it likes: nvidia-uvm takes them away when the last program closes its
+ * device. All it waits for are references to their dev_pagemap, so each pin holds one, from
+ * before its frames are attached until the last of them is released. Nobody is told that the
+ * driver waits, so somebody has to look. It must not be the driver's own thread: that may be the
+ * one of an exiting program that would close our file, or free the memory, only afterwards. So a work
+ * item looks every now and then, and ends all pins in the BAR when the driver waits.
  */
+#include <linux/jiffies.h>
 #include <linux/list.h>
 #include <linux/memremap.h>
-#include <linux/module.h>
-#include <linux/moduleparam.h>
-#include <linux/pci-p2pdma.h>
 #include <linux/slab.h>
-#include <linux/string.h>
+#include <linux/workqueue.h>
 
 #include "core.h"
 
-static char *pages = "auto";
-module_param(pages, charp, 0444);
-MODULE_PARM_DESC(pages, "kind of pages to make: auto (default), p2pdma or generic");
-
-/* The least that the kernel gives page structures to, in size and alignment. */
-#define GRANULE_BYTES (2ULL << 20)
+#define WATCH_TICK (HZ / 20)
 
 static LIST_HEAD(bars);
-
-/* What kinds of pages can be made here, as features. */
-u64 pl_bar_features(void)
-{
-	u64 features = 0;
-
-	if (IS_ENABLED(CONFIG_PCI_P2PDMA) && strcmp(pages, "generic"))
-		features |= PEERLANE_FEATURE_P2PDMA;
-	if (strcmp(pages, "p2pdma"))
-		features |= PEERLANE_FEATURE_GENERIC;
-	return features;
-}
+static struct workqueue_struct *watchers;
 
 static bool contains(u64 start, u64 bytes, u64 physical)
 {
 	return physical >= start && physical - start < bytes;
 }
 
-/* The PCI device and BAR in which @physical lies; the device is referenced. */
-static struct pci_dev *device_of(u64 physical, int *index)
+/* The BAR of a device in which @physical lies, or -1. */
+static int index_in(struct pci_dev *pdev, u64 physical)
 {
-	struct pci_dev *pdev = NULL;
 	int i;
 
-	while ((pdev = pci_get_device(PCI_ANY_ID, PCI_ANY_ID, pdev))) {
-		for (i = 0; i < PCI_STD_NUM_BARS; i++) {
-			if ((pci_resource_flags(pdev, i) & IORESOURCE_MEM) &&
-			    contains(pci_resource_start(pdev, i), pci_resource_len(pdev, i),
-				     physical)) {
-				*index = i;
-				return pdev;
-			}
-		}
-	}
+	for (i = 0; i < PCI_STD_NUM_BARS; i++)
+		if ((pci_resource_flags(pdev, i) & IORESOURCE_MEM) &&
+		    contains(pci_resource_start(pdev, i), pci_resource_len(pdev, i), physical))
+			return i;
+	return -1;
+}
+
+/* The PCI device in one of whose BARs @physical lies, referenced; NULL if there is none. */
+struct pci_dev *pl_bar_device(u64 physical)
+{
+	struct pci_dev *pdev = NULL;
+
+	while ((pdev = pci_get_device(PCI_ANY_ID, PCI_ANY_ID, pdev)))
+		if (index_in(pdev, physical) >= 0)
+			return pdev;
 	return NULL;
-}
-
-/* The page structure of an address, NULL if it has none. */
-static struct page *page_of(u64 physical)
-{
-	unsigned long pfn = (unsigned long)(physical >> PAGE_SHIFT);
-
-	return pfn_valid(pfn) ? pfn_to_page(pfn) : NULL;
-}
-
-static int make_p2pdma(struct pl_bar *bar)
-{
-	struct device *dev = &bar->pdev->dev;
-	int err;
-
-	/* There is no call to remove the pages, but a group of device resources can be released. */
-	bar->group = devres_open_group(dev, NULL, GFP_KERNEL);
-	if (!bar->group)
-		return -ENOMEM;
-	err = pci_p2pdma_add_resource(bar->pdev, bar->index, 0, 0);
-	devres_close_group(dev, bar->group);
-	if (err)
-		goto err_release;
-	bar->pool = pci_alloc_p2pmem(bar->pdev, bar->bytes);
-	if (!bar->pool) {
-		err = -EBUSY;
-		goto err_release;
-	}
-	bar->kind = PEERLANE_PAGES_P2PDMA;
-	pl_count(PL_PAGE_BYTES, bar->bytes);
-	return 0;
-
-err_release:
-	devres_release_group(dev, bar->group);
-	bar->group = NULL;
-	return err;
-}
-
-static int make_generic(struct pl_bar *bar)
-{
-	void *mapped;
-
-	if (!IS_ALIGNED(bar->start | bar->bytes, GRANULE_BYTES))
-		return -EOPNOTSUPP;
-	bar->pgmap = kzalloc(sizeof(*bar->pgmap), GFP_KERNEL);
-	if (!bar->pgmap)
-		return -ENOMEM;
-	bar->pgmap->type = MEMORY_DEVICE_GENERIC;
-	bar->pgmap->range.start = bar->start;
-	bar->pgmap->range.end = bar->start + bar->bytes - 1;
-	bar->pgmap->nr_range = 1;
-	mapped = memremap_pages(bar->pgmap, dev_to_node(&bar->pdev->dev));
-	if (IS_ERR(mapped)) {
-		kfree(bar->pgmap);
-		bar->pgmap = NULL;
-		return PTR_ERR(mapped);
-	}
-	bar->kind = PEERLANE_PAGES_GENERIC;
-	pl_count(PL_PAGE_BYTES, bar->bytes);
-	return 0;
-}
-
-/* Decide what kind of pages a BAR gets, once. */
-static int choose_kind(struct pl_bar *bar)
-{
-	struct page *page = page_of(bar->start);
-	int err = -EOPNOTSUPP;
-
-	if (page && is_zone_device_page(page)) {
-		if (!is_pci_p2pdma_page(page))
-			return -EBUSY;
-		bar->kind = PEERLANE_PAGES_FOREIGN;
-		return 0;
-	}
-	if (pl_bar_features() & PEERLANE_FEATURE_P2PDMA) {
-		err = make_p2pdma(bar);
-		if (!err)
-			return 0;
-		pci_notice(bar->pdev, pr_name "no P2PDMA pages for BAR %d: %d\n", bar->index, err);
-	}
-	if (!(pl_bar_features() & PEERLANE_FEATURE_GENERIC) || err != -EOPNOTSUPP)
-		return err;
-	return make_generic(bar);
-}
-
-static struct pl_bar *bar_create(u64 physical)
-{
-	struct pl_bar *bar;
-	int err;
-
-	bar = kzalloc(sizeof(*bar), GFP_KERNEL);
-	if (!bar)
-		return ERR_PTR(-ENOMEM);
-	kref_init(&bar->ref);
-	bar->pdev = device_of(physical, &bar->index);
-	if (!bar->pdev) {
-		err = -ENXIO;
-		goto err_free;
-	}
-	/* Without its driver it has no memory to give; what is made now would be in the way of one. */
-	err = -ENXIO;
-	if (!READ_ONCE(bar->pdev->dev.driver))
-		goto err_put;
-	bar->start = pci_resource_start(bar->pdev, bar->index);
-	bar->bytes = pci_resource_len(bar->pdev, bar->index);
-	err = choose_kind(bar);
-	if (err)
-		goto err_put;
-	list_add(&bar->node, &bars);
-	pci_info(bar->pdev, pr_name "BAR %d, %llu MiB: %s pages\n", bar->index, bar->bytes >> 20,
-		 bar->kind == PEERLANE_PAGES_GENERIC ? "generic" :
-		 bar->kind == PEERLANE_PAGES_P2PDMA  ? "P2PDMA" : "the driver's P2PDMA");
-	return bar;
-
-err_put:
-	pci_dev_put(bar->pdev);
-err_free:
-	kfree(bar);
-	return ERR_PTR(err);
-}
-
-/* The BAR of an address; made known when it is not yet. */
-struct pl_bar *pl_bar_find(u64 physical)
-{
-	struct pl_bar *bar;
-
-	list_for_each_entry(bar, &bars, node)
-		if (contains(bar->start, bar->bytes, physical))
-			return bar->closing ? ERR_PTR(-ENXIO) : bar;
-	return bar_create(physical);
-}
-
-/* See that [physical, physical + bytes), which lies in the BAR, has page structures. */
-int pl_bar_check_pages(struct pl_bar *bar, u64 physical, u64 bytes)
-{
-	struct page *page;
-	u64 at;
-
-	for (at = physical; at < physical + bytes; at += PL_FRAME_BYTES) {
-		page = page_of(at);
-		if (!page || !is_zone_device_page(page))
-			return -ENXIO;
-		if (bar->kind != PEERLANE_PAGES_GENERIC && !is_pci_p2pdma_page(page))
-			return -ENXIO;
-	}
-	return 0;
 }
 
 static void bar_free(struct kref *ref)
@@ -228,60 +72,181 @@ void pl_bar_put(struct pl_bar *bar)
 		kref_put(&bar->ref, bar_free);
 }
 
-/* Nothing uses the pages any more: take them away. */
-static void remove_pages(struct pl_bar *bar)
+/* Take a BAR off the list, if it is there still. */
+static void unlist(struct pl_bar *bar)
 {
-	if (bar->pgmap) {
-		memunmap_pages(bar->pgmap);
-		kfree(bar->pgmap);
-		bar->pgmap = NULL;
-		pl_count(PL_PAGE_BYTES, -(s64)bar->bytes);
-	}
-	if (bar->pool) {
-		pci_free_p2pmem(bar->pdev, bar->pool, bar->bytes);
-		bar->pool = NULL;
-		pl_count(PL_PAGE_BYTES, -(s64)bar->bytes);
-	}
-	if (bar->group) {
-		devres_release_group(&bar->pdev->dev, bar->group);
-		bar->group = NULL;
-	}
+	if (list_empty(&bar->node))
+		return;
+	list_del_init(&bar->node);
+	pl_bar_put(bar);
 }
 
-/* Pin nothing more in the BARs of a device; gives one that has not been asked for yet. */
+/* Look after the driver's pages; works until nothing is pinned in them any more. */
+static void watch(struct work_struct *work)
+{
+	struct pl_bar *bar = container_of(to_delayed_work(work), struct pl_bar, watch);
+	bool dying = false, again = false;
+
+	mutex_lock(&pl_frames_lock);
+	if (bar->nr_foreign) {
+		dying = percpu_ref_is_dying(&bar->foreign->ref);
+		if (dying)
+			bar->closing = true;
+		else
+			again = queue_delayed_work(watchers, &bar->watch, WATCH_TICK);
+	}
+	mutex_unlock(&pl_frames_lock);
+	if (dying) {
+		pl_pins_stop(bar);
+		/* The next one who pins looks anew. */
+		mutex_lock(&pl_frames_lock);
+		unlist(bar);
+		mutex_unlock(&pl_frames_lock);
+	}
+	if (!again)
+		pl_bar_put(bar);
+}
+
+static struct pl_bar *bar_create(struct pci_dev *pdev, u64 physical)
+{
+	int index = index_in(pdev, physical);
+	struct pl_bar *bar;
+
+	if (index < 0)
+		return ERR_PTR(-ENXIO);
+	bar = kzalloc(sizeof(*bar), GFP_KERNEL);
+	if (!bar)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&bar->ref);
+	bar->pdev = pci_dev_get(pdev);
+	bar->index = index;
+	bar->start = pci_resource_start(pdev, index);
+	bar->bytes = pci_resource_len(pdev, index);
+	INIT_LIST_HEAD(&bar->sections);
+	INIT_DELAYED_WORK(&bar->watch, watch);
+	list_add(&bar->node, &bars);
+	return bar;
+}
+
+/* The BAR of a device in which an address lies; made known when it is not yet. */
+struct pl_bar *pl_bar_find(struct pci_dev *pdev, u64 physical)
+{
+	struct pl_bar *bar;
+
+	list_for_each_entry(bar, &bars, node) {
+		if (bar->closing || !contains(bar->start, bar->bytes, physical))
+			continue;
+		if (bar->kind != PEERLANE_PAGES_FOREIGN || bar->nr_foreign)
+			return bar;
+		/* The driver's pages, and nothing is pinned in them: they may be gone. */
+		unlist(bar);
+		break;
+	}
+	return bar_create(pdev, physical);
+}
+
+/* Can a pin use the driver's pages? All its frames must have them. */
+static int check_foreign(struct pl_pin *pin, struct pl_bar *bar, struct dev_pagemap *pgmap)
+{
+	u32 i;
+
+	if (pgmap->type != MEMORY_DEVICE_PCI_P2PDMA || pgmap->nr_range != 1)
+		return -EBUSY;
+	if (bar->nr_foreign && bar->foreign != pgmap)
+		return -EBUSY;
+	for (i = 0; i < pin->nr_frames; i++)
+		if (!contains(pgmap->range.start, range_len(&pgmap->range), pin->frames[i]) ||
+		    !contains(pgmap->range.start, range_len(&pgmap->range),
+			      pin->frames[i] + PL_FRAME_BYTES - 1))
+			return -ENXIO;
+	return 0;
+}
+
+/*
+ * Hold pages that the GPU's driver made, if there are any: pin->foreign then. Until it is dropped
+ * they stay, whatever the driver does.
+ */
+int pl_bar_hold_foreign(struct pl_pin *pin, struct pl_bar *bar)
+{
+	struct dev_pagemap *pgmap;
+	int err;
+
+	if (bar->kind && bar->kind != PEERLANE_PAGES_FOREIGN)
+		return 0;
+	/* A reference cannot be had once the driver waits for them. */
+	pgmap = pl_get_dev_pagemap(PHYS_PFN(pin->frames[0]));
+	if (!pgmap)
+		return bar->kind ? -EBUSY : 0;
+	err = check_foreign(pin, bar, pgmap);
+	if (err) {
+		put_dev_pagemap(pgmap);
+		return err;
+	}
+	bar->kind = PEERLANE_PAGES_FOREIGN;
+	bar->foreign = pgmap;
+	pin->foreign = true;
+	/* It may be under way still, for pins that have ended meanwhile. */
+	if (!bar->nr_foreign++ && queue_delayed_work(watchers, &bar->watch, WATCH_TICK))
+		pl_bar_get(bar);
+	return 0;
+}
+
+void pl_bar_drop_foreign(struct pl_pin *pin)
+{
+	struct pl_bar *bar = pin->bar;
+
+	if (!pin->foreign)
+		return;
+	pin->foreign = false;
+	bar->nr_foreign--;
+	put_dev_pagemap(bar->foreign);
+}
+
+/* Pin nothing more in the BARs of a device; gives one that was not given yet, referenced. */
 struct pl_bar *pl_bar_close(struct device *dev)
 {
 	struct pl_bar *bar;
 
 	list_for_each_entry(bar, &bars, node) {
-		if (&bar->pdev->dev == dev && !bar->closing) {
+		if (&bar->pdev->dev == dev && !bar->unbinding) {
+			bar->unbinding = true;
 			bar->closing = true;
+			pl_bar_get(bar);
 			return bar;
 		}
 	}
 	return NULL;
 }
 
-/* Nothing uses the pages of a device that is being closed: take them away. */
-void pl_bars_remove_pages(struct device *dev)
+/* Take one BAR of a device, or of any, off the list; the caller gets the list's reference. */
+struct pl_bar *pl_bar_unlist(struct device *dev)
 {
 	struct pl_bar *bar;
 
-	list_for_each_entry(bar, &bars, node)
-		if (&bar->pdev->dev == dev)
-			remove_pages(bar);
+	list_for_each_entry(bar, &bars, node) {
+		if (!dev || &bar->pdev->dev == dev) {
+			list_del_init(&bar->node);
+			return bar;
+		}
+	}
+	return NULL;
 }
 
-/* Forget the BARs of a device, or of all devices; their pages are gone, or nothing uses them. */
-void pl_bars_forget(struct device *dev)
+/* Without the lock: nothing is pinned in a BAR any more, and nobody looks after it from now on. */
+void pl_bar_unwatch(struct pl_bar *bar)
 {
-	struct pl_bar *bar, *next;
-
-	list_for_each_entry_safe(bar, next, &bars, node) {
-		if (dev && &bar->pdev->dev != dev)
-			continue;
-		remove_pages(bar);
-		list_del(&bar->node);
+	if (cancel_delayed_work_sync(&bar->watch))
 		pl_bar_put(bar);
-	}
+}
+
+int pl_bars_init(void)
+{
+	/* For long waits, and as many at a time as there are GPUs. */
+	watchers = alloc_workqueue("peerlane_watch", WQ_UNBOUND, 0);
+	return watchers ? 0 : -ENOMEM;
+}
+
+void pl_bars_fini(void)
+{
+	destroy_workqueue(watchers);
 }

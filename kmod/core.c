@@ -16,21 +16,21 @@ static struct miscdevice device = {
 
 /*
  * A GPU loses its driver, by hand or because its module goes. Pages made with the device's
- * resources would go with the driver, whatever uses them; so end all use before.
+ * resources would go with the driver, whatever uses them; so end all use before. The lock of the
+ * device is held until the driver is gone, so nothing is pinned meanwhile.
  */
 static int on_bus(struct notifier_block *block, unsigned long action, void *data)
 {
 	struct device *dev = data;
 	struct pl_bar *bar;
 
-	if (action == BUS_NOTIFY_UNBIND_DRIVER || action == BUS_NOTIFY_DEL_DEVICE) {
-		while ((bar = pl_frames_close(dev)))
-			pl_pins_stop(bar);
-		pl_frames_remove(dev);
+	if (action != BUS_NOTIFY_UNBIND_DRIVER)
+		return NOTIFY_DONE;
+	while ((bar = pl_frames_close(dev))) {
+		pl_pins_stop(bar);
+		pl_bar_put(bar);
 	}
-	/* Not before: what is pinned while the driver goes must be refused. */
-	if (action == BUS_NOTIFY_UNBOUND_DRIVER || action == BUS_NOTIFY_DEL_DEVICE)
-		pl_frames_forget(dev);
+	pl_frames_forget(dev);
 	return NOTIFY_DONE;
 }
 
@@ -50,12 +50,26 @@ static int __init core_init(void)
 	BUILD_BUG_ON(sizeof(struct peerlane_info) != 120);
 	BUILD_BUG_ON(sizeof(struct peerlane_route) != 72);
 	BUILD_BUG_ON(sizeof(struct peerlane_counters) != 192);
-	err = bus_register_notifier(&pci_bus_type, &bus_block);
+	err = pl_ends_init();
 	if (err)
 		return err;
+	err = pl_bars_init();
+	if (err)
+		goto err_ends;
+	err = bus_register_notifier(&pci_bus_type, &bus_block);
+	if (err)
+		goto err_bars;
 	err = misc_register(&device);
 	if (err)
-		bus_unregister_notifier(&pci_bus_type, &bus_block);
+		goto err_bus;
+	return 0;
+
+err_bus:
+	bus_unregister_notifier(&pci_bus_type, &bus_block);
+err_bars:
+	pl_bars_fini();
+err_ends:
+	pl_ends_fini();
 	return err;
 }
 
@@ -66,9 +80,12 @@ static int __init core_init(void)
 static void __exit core_exit(void)
 {
 	misc_deregister(&device);
+	pl_ends_fini();
 	pl_pins_fini();
-	bus_unregister_notifier(&pci_bus_type, &bus_block);
 	pl_frames_forget(NULL);
+	/* Not before: a driver that goes would take pages with it. */
+	bus_unregister_notifier(&pci_bus_type, &bus_block);
+	pl_bars_fini();
 }
 
 module_init(core_init);

@@ -2,15 +2,17 @@
 /*
  * What the parts of peerlane.ko know of each other.
  *
- * Order of locks, outermost first: mmap_lock, pl_pin.sem, the locks of frames.c and use.c. None of
- * them is held while a provider is called, except pl_pin.sem while it is inside
- * peerlane_lease_adopt().
+ * Order of locks, outermost first:
+ *   the GPU's device lock, pl_pin.end_lock, the locks of the GPU's driver (in calls of a provider),
+ *   mmap_lock, pl_pin.sem, pl_pin.making_lock, the lock of frames.c.
+ *   That of use.c is taken with none of these held but the device lock.
+ * The GPU's driver holds its locks when it says that memory was freed. No lock of ours that is held while
+ * something is waited for is taken then.
  */
 #ifndef PEERLANE_CORE_H
 #define PEERLANE_CORE_H
 
 #include <linux/atomic.h>
-#include <linux/completion.h>
 #include <linux/fs.h>
 #include <linux/kref.h>
 #include <linux/memremap.h>
@@ -18,6 +20,7 @@
 #include <linux/pci.h>
 #include <linux/rwsem.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <uapi/peerlane.h>
 
@@ -72,19 +75,43 @@ struct pl_file {
 	bool greeted;
 };
 
+struct pl_pin;
+
 /**
- * struct pl_bar - one BAR of a GPU that has page structures
- * @ref: holders: the list of bar.c, each pin
+ * struct pl_section - a part of a BAR that has page structures of ours
+ * @node: in the BAR's list, the newest first
+ * @start: physical address
+ * @bytes: size
+ * @lost: somebody else has some of the pages, so none can be used
+ * @group: P2PDMA pages: their devres group
+ * @pool: the whole of their pool, taken so that nobody else gets pages of it
+ * @pgmap: generic pages
+ */
+struct pl_section {
+	struct list_head node;
+	u64 start;
+	u64 bytes;
+	bool lost;
+	void *group;
+	void *pool;
+	struct dev_pagemap *pgmap;
+};
+
+/**
+ * struct pl_bar - one BAR of a GPU
+ * @ref: holders: the list of bar.c, each pin, the work while it is under way
  * @node: in the list of bar.c
  * @pdev: the GPU, referenced
  * @index: which BAR
  * @start: physical address
  * @bytes: size
- * @kind: PEERLANE_PAGES_*; does not change
- * @closing: the GPU loses its driver: nothing is pinned any more
- * @group: P2PDMA pages of ours: their devres group
- * @pool: the whole of their pool, taken so that nobody else gets pages of it
- * @pgmap: generic pages
+ * @kind: PEERLANE_PAGES_*, 0 as long as there are no pages; then it does not change
+ * @closing: nothing is pinned any more
+ * @unbinding: because the GPU loses its driver
+ * @sections: struct pl_section; guarded by the lock of the device
+ * @foreign: pages that the GPU's driver made; valid while @nr_foreign
+ * @nr_foreign: pins that hold a reference to it
+ * @watch: looks whether the driver wants them back
  */
 struct pl_bar {
 	struct kref ref;
@@ -95,38 +122,56 @@ struct pl_bar {
 	u64 bytes;
 	u32 kind;
 	bool closing;
-	void *group;
-	void *pool;
-	struct dev_pagemap *pgmap;
+	bool unbinding;
+	struct list_head sections;
+	struct dev_pagemap *foreign;
+	u32 nr_foreign;
+	struct delayed_work watch;
 };
 
-/* bar.c: called with the lock of frames.c held, but for the two that count references. */
-struct pl_bar *pl_bar_find(u64 physical);
-int pl_bar_check_pages(struct pl_bar *bar, u64 physical, u64 bytes);
-void pl_bars_remove_pages(struct device *dev);
+/* bar.c: called with pl_frames_lock held, but for those that count references, _device, and _unwatch. */
+struct pci_dev *pl_bar_device(u64 physical);
+struct pl_bar *pl_bar_find(struct pci_dev *pdev, u64 physical);
+int pl_bar_hold_foreign(struct pl_pin *pin, struct pl_bar *bar);
+void pl_bar_drop_foreign(struct pl_pin *pin);
 struct pl_bar *pl_bar_close(struct device *dev);
-void pl_bars_forget(struct device *dev);
+struct pl_bar *pl_bar_unlist(struct device *dev);
+void pl_bar_unwatch(struct pl_bar *bar);
 void pl_bar_get(struct pl_bar *bar);
 void pl_bar_put(struct pl_bar *bar);
+int pl_bars_init(void);
+void pl_bars_fini(void);
+
+/* section.c: called with the lock of the GPU's device held. */
+int pl_sections_cover(struct pl_bar *bar, const u64 *frames, u32 nr);
+void pl_sections_remove(struct pl_bar *bar);
 u64 pl_bar_features(void);
 
 /**
  * struct pl_pin - a pinned range of GPU memory
- * @ref: holders: the handle, the provider while it may revoke, each mapping
+ * @ref: holders: the handle, each mapping, each use, the worker that ends it
  * @rcu: for readers of the table of all pins
  * @lease: what the provider knows
- * @provider: who pinned it
+ * @provider: who pinned it; its module is held until @ended
  * @inode: of /dev/peerlane, referenced: its address space has the mappings
- * @node: among those that linger
- * @sem: guards @live and @revoked; held for reading while a page is put into a mapping
+ * @provider_id: its number
+ * @sem: guards @live; held for reading while a page is put into a mapping
  * @live: memory is there and may be mapped
- * @revoked: the provider took or takes the memory back; it must not be asked to unpin
- * @gone: the provider's callback has done its work
+ * @revoked: its owner freed the memory, and a worker will stop it; set without a lock
+ * @end_lock: guards what follows, up to @overdue; held while the provider is called
+ * @made: PIN is done with it
+ * @watched: the provider tells when the memory is freed
+ * @ended: the memory was given back
+ * @lingering: stopped, and left to the worker
+ * @overdue: ...for so long that it was reported
+ * @end_work: the worker's
+ * @tick_ms: the worker's: when it looks again
+ * @foreign: holds a reference to the pages of the GPU's driver; guarded by frames.c
  * @attached: @frames are registered in frames.c, which guards this and @released
  * @released: so many of them are not any more
  * @frames: physical address of each frame; written once, before @live
  * @nr_frames: how many
- * @bar: of all of them, referenced
+ * @bar: of all of them, referenced; written before @live; guarded by frames.c
  * @handle: number
  * @flags: as given by the user
  * @address: as given by the user
@@ -144,12 +189,20 @@ struct pl_pin {
 	struct rcu_head rcu;
 	struct peerlane_lease lease;
 	struct peerlane_provider *provider;
+	u32 provider_id;
 	struct inode *inode;
-	struct list_head node;
 	struct rw_semaphore sem;
 	bool live;
 	bool revoked;
-	struct completion gone;
+	struct mutex end_lock;
+	bool made;
+	bool watched;
+	bool ended;
+	bool lingering;
+	bool overdue;
+	struct delayed_work end_work;
+	unsigned int tick_ms;
+	bool foreign;
 	bool attached;
 	u32 released;
 	u64 *frames;
@@ -169,27 +222,33 @@ struct pl_pin {
 };
 
 /* frames.c */
+extern struct mutex pl_frames_lock;
 int pl_frames_attach(struct pl_pin *pin);
 bool pl_frames_release(struct pl_pin *pin, bool unmapped);
-bool pl_frames_shared(struct pl_pin *pin);
-void pl_frames_mark(struct pl_pin *pin, bool mark);
-bool pl_frames_marked(struct pl_pin *pin);
 struct pl_bar *pl_frames_close(struct device *dev);
-void pl_frames_remove(struct device *dev);
 void pl_frames_forget(struct device *dev);
 
 /* pin.c */
 struct pl_pin *pl_pin_create(struct pl_file *file, struct inode *inode,
 			     const struct peerlane_pin *request);
-int pl_pin_retire(struct pl_pin *pin, unsigned int wait_ms);
+bool pl_pin_live(struct pl_pin *pin);
 void pl_pin_get(struct pl_pin *pin);
 void pl_pin_put(struct pl_pin *pin);
 struct pl_pin *pl_pin_find(struct pl_file *file, u32 handle);
+struct pl_pin *pl_pin_next(unsigned long *handle);
 u64 pl_pin_bytes(const struct pl_pin *pin);
 u64 pl_pin_offset(const struct pl_pin *pin);
 void pl_pins_fini(void);
-unsigned int pl_unpin_wait_ms(void);
+
+/* pin_end.c */
+void pl_end_init(struct pl_pin *pin);
+void pl_end_allow(struct pl_pin *pin);
+void pl_end_void(struct pl_pin *pin);
+int pl_pin_retire(struct pl_pin *pin, unsigned int wait_ms);
 void pl_pins_stop(struct pl_bar *bar);
+unsigned int pl_unpin_wait_ms(void);
+int pl_ends_init(void);
+void pl_ends_fini(void);
 
 /* use.c */
 void pl_uses_stop(struct pl_pin *pin);
@@ -202,7 +261,7 @@ void pl_map_forget(struct pl_pin *pin);
 
 /* route.c */
 int pl_route(struct pl_pin *pin, struct peerlane_route *route);
-u32 pl_pci_number(struct pci_dev *pdev);
+u32 pl_pci_number(struct pci_dev *pdev, u32 *domain_high);
 
 /* provider.c */
 struct peerlane_provider *pl_provider_next(struct peerlane_provider *after);

@@ -7,17 +7,12 @@
 #include <linux/compat.h>
 #include <linux/fs.h>
 #include <linux/module.h>
-#include <linux/moduleparam.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "core.h"
 #include "request.h"
-
-static bool persistent_only;
-module_param(persistent_only, bool, 0644);
-MODULE_PARM_DESC(persistent_only, "refuse pins that the GPU's driver would have to wait for");
 
 static int hello(struct pl_file *file, void __user *argument)
 {
@@ -38,7 +33,7 @@ static int hello(struct pl_file *file, void __user *argument)
 	hello.max_pin_bytes = PL_MAX_PIN_BYTES;
 	hello.max_pins = PL_MAX_PINS;
 	hello.nr_providers = pl_providers_count(&persistent);
-	hello.features = pl_bar_features();
+	hello.features = pl_bar_features() | PEERLANE_FEATURE_ADAPTER;
 	if (hello.nr_providers)
 		hello.features |= PEERLANE_FEATURE_PROVIDER;
 	if (persistent)
@@ -54,11 +49,19 @@ static int hello(struct pl_file *file, void __user *argument)
 	return err;
 }
 
-/* A pin without its handle: whoever takes it out of the table has the table's reference. */
+/*
+ * A pin without its handle: whoever takes it out of the table has the table's reference. A place that is
+ * only reserved stays so, for the pin that is being made.
+ */
 static struct pl_pin *take(struct pl_file *file, u32 handle)
 {
-	struct pl_pin *pin = xa_erase(&file->pins, handle);
+	struct pl_pin *pin;
 
+	xa_lock(&file->pins);
+	pin = xa_load(&file->pins, handle);
+	if (pin)
+		__xa_erase(&file->pins, handle);
+	xa_unlock(&file->pins);
 	if (pin)
 		atomic_dec(&file->nr_pins);
 	return pin;
@@ -70,8 +73,6 @@ static int check_pin(const struct peerlane_pin *request)
 
 	if (!reserved_clear(request) || (request->flags & ~PEERLANE_PIN_FLAGS))
 		return -EINVAL;
-	if (READ_ONCE(persistent_only) && !(request->flags & PEERLANE_PIN_PERSISTENT))
-		return -EOPNOTSUPP;
 	/* Room above for rounding up. */
 	if (!request->length || check_add_overflow(request->address, request->length, &end) ||
 	    end > U64_MAX - PL_FRAME_BYTES)
@@ -110,8 +111,8 @@ static int pin(struct pl_file *file, struct inode *inode, void __user *argument)
 	request.skip_bytes = pin->skip_bytes;
 	request.gpu_page_bytes = PL_FRAME_BYTES;
 	request.page_kind = pin->bar->kind;
-	request.gpu_pci = pl_pci_number(pin->bar->pdev);
-	request.provider = pin->provider->id;
+	request.gpu_pci = pl_pci_number(pin->bar->pdev, &request.gpu_domain_high);
+	request.provider = pin->provider_id;
 	pl_pin_put(pin);
 	if (!copy_to_user(argument, &request, sizeof(request)))
 		return 0;
@@ -187,9 +188,7 @@ static int info_of(struct pl_pin *pin, struct peerlane_info *request)
 	bool live;
 	u32 nr;
 
-	down_read(&pin->sem);
-	live = pin->live;
-	up_read(&pin->sem);
+	live = pl_pin_live(pin);
 	if (request->physical) {
 		if (!capable(CAP_SYS_RAWIO))
 			return -EPERM;
@@ -210,7 +209,7 @@ static int info_of(struct pl_pin *pin, struct peerlane_info *request)
 	request->skip_bytes = pin->skip_bytes;
 	request->flags = pin->flags;
 	request->page_kind = pin->bar->kind;
-	request->gpu_pci = pl_pci_number(pin->bar->pdev);
+	request->gpu_pci = pl_pci_number(pin->bar->pdev, &request->gpu_domain_high);
 	request->gpu_page_bytes = PL_FRAME_BYTES;
 	request->nr_mappings = (u32)atomic_read(&pin->nr_mappings);
 	request->nr_runs = runs_of(pin);

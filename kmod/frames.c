@@ -6,26 +6,29 @@
  * allocations share a GPU page. The references of a page do not tell whose they are, so what
  * matters is who is last: memory that another pin still holds need not be waited for.
  */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/mutex.h>
 #include <linux/page_ref.h>
+#include <linux/sched/signal.h>
 
 #include "core.h"
 
 /*
  * A frame's entry, kept as a value in the array:
- *   USERS       pins that use it
- *   PERSISTENT  those among them whose memory cannot be taken away
- *   RAISED      its pages had no reference, and we gave each its first one
+ *   USERS   pins that use it
+ *   RAISED  its pages had no reference, and we gave each its first one
  */
-#define USERS_MASK 0xffffUL
-#define PERSISTENT_ONE 0x10000UL
-#define PERSISTENT_MASK 0xffff0000UL
+#define USERS_MASK 0xffffffffUL
 #define RAISED (1UL << 32)
+
+/* Who takes a GPU's driver away has the lock of its device longer than this, if at all. */
+#define LOCK_TIME (2 * HZ)
 
 /* Physical address >> PL_FRAME_SHIFT to entry. */
 static DEFINE_XARRAY(frames);
-/* Guards the entries and everything in bar.c. */
-static DEFINE_MUTEX(lock);
+/* Guards the entries, what bar.c knows, and which pins hold pages of the GPU's driver. */
+DEFINE_MUTEX(pl_frames_lock);
 
 static unsigned long index_of(u64 physical)
 {
@@ -57,44 +60,58 @@ static int references(u64 physical)
 	return count > 1 ? -EBUSY : count;
 }
 
+/*
+ * Pages without a reference get the first one. Nobody else does that at the same time: they are ours,
+ * and whoever looks up a page in a mapping leaves one without a reference alone.
+ */
 static void raise(u64 physical)
 {
 	struct page *page = first_page(physical);
 	unsigned long i;
 
 	for (i = 0; i < PL_FRAME_PAGES; i++)
-		set_page_count(page + i, 1);
+		page_ref_unfreeze(page + i, 1);
 }
 
-static void lower(u64 physical)
+/*
+ * Take the first reference back. One that was looked up in a mapping at the moment when that was
+ * emptied may have another for a moment: then nothing is done, and the answer is false.
+ */
+static bool lower(u64 physical)
 {
 	struct page *page = first_page(physical);
 	unsigned long i;
 
-	for (i = 0; i < PL_FRAME_PAGES; i++)
-		set_page_count(page + i, 0);
+	for (i = 0; i < PL_FRAME_PAGES; i++) {
+		if (page_ref_freeze(page + i, 1))
+			continue;
+		while (i--)
+			page_ref_unfreeze(page + i, 1);
+		return false;
+	}
+	return true;
 }
 
-static void detach_one(struct pl_pin *pin, u64 physical)
+/* A pin uses a frame no more; false if its pages are in use after all. */
+static bool detach_one(u64 physical)
 {
 	unsigned long entry = entry_get(physical);
 
 	if (WARN_ON_ONCE(!(entry & USERS_MASK)))
-		return;
+		return true;
 	entry--;
-	if (pin->lease.persistent)
-		entry -= PERSISTENT_ONE;
 	if (entry & USERS_MASK) {
 		/* An entry that is there already is replaced without allocating. */
 		xa_store(&frames, index_of(physical), xa_mk_value(entry), GFP_KERNEL);
-		return;
+		return true;
 	}
-	if (entry & RAISED)
-		lower(physical);
+	if ((entry & RAISED) && !lower(physical))
+		return false;
 	xa_erase(&frames, index_of(physical));
+	return true;
 }
 
-static int attach_one(struct pl_pin *pin, u64 physical)
+static int attach_one(u64 physical)
 {
 	unsigned long entry = entry_get(physical);
 	bool first = !(entry & USERS_MASK);
@@ -116,73 +133,166 @@ static int attach_one(struct pl_pin *pin, u64 physical)
 	if (!count)
 		entry |= RAISED;
 	entry++;
-	if (pin->lease.persistent)
-		entry += PERSISTENT_ONE;
 	err = xa_err(xa_store(&frames, index_of(physical), xa_mk_value(entry), GFP_KERNEL));
 	if (!err && !count)
 		raise(physical);
 	return err;
 }
 
-/* See that there are page structures for every frame of the pin, and all of one BAR. */
-static int check_pages(struct pl_pin *pin)
+/* Do all frames lie in the BAR? */
+static bool inside(struct pl_pin *pin, struct pl_bar *bar)
 {
-	struct pl_bar *bar = pl_bar_find(pin->frames[0]);
+	u64 at;
 	u32 i;
-	int err;
 
-	if (IS_ERR(bar))
-		return PTR_ERR(bar);
 	for (i = 0; i < pin->nr_frames; i++) {
-		u64 at = pin->frames[i];
-
+		at = pin->frames[i];
 		if (!IS_ALIGNED(at, PL_FRAME_BYTES) || at < bar->start ||
 		    bar->bytes < PL_FRAME_BYTES ||
 		    at - bar->start > bar->bytes - PL_FRAME_BYTES)
-			return -ENXIO;
-		err = pl_bar_check_pages(bar, at, PL_FRAME_BYTES);
-		if (err)
-			return err;
+			return false;
 	}
-	pl_bar_get(bar);
-	pl_bar_put(pin->bar);
-	pin->bar = bar;
-	return 0;
+	return true;
 }
 
-/* Give every frame of the pin page structures and count the pin as their user. */
-int pl_frames_attach(struct pl_pin *pin)
+/* Find the BAR of all frames, and see that they have page structures that stay. */
+static int get_pages(struct pl_pin *pin, struct pci_dev *pdev)
 {
-	u32 i;
+	struct pl_bar *bar;
 	int err;
 
-	mutex_lock(&lock);
-	err = check_pages(pin);
-	for (i = 0; !err && i < pin->nr_frames; i++) {
-		err = attach_one(pin, pin->frames[i]);
-		if (err) {
-			while (i--)
-				detach_one(pin, pin->frames[i]);
-			break;
-		}
+	mutex_lock(&pl_frames_lock);
+	bar = pl_bar_find(pdev, pin->frames[0]);
+	err = PTR_ERR_OR_ZERO(bar);
+	if (!err)
+		err = inside(pin, bar) ? pl_bar_hold_foreign(pin, bar) : -ENXIO;
+	if (!err) {
+		pl_bar_get(bar);
+		WRITE_ONCE(pin->bar, bar);
 	}
+	mutex_unlock(&pl_frames_lock);
+	if (err || pin->foreign)
+		return err;
+	/* This may take long; others may pin and unpin memory of other GPUs meanwhile. */
+	return pl_sections_cover(bar, pin->frames, pin->nr_frames);
+}
+
+/* Give the first @nr frames up but for those that are released; nobody has used them. */
+static void detach_all(struct pl_pin *pin, u32 nr)
+{
+	while (nr > pin->released) {
+		if (detach_one(pin->frames[nr - 1]))
+			nr--;
+		else
+			cond_resched();
+	}
+	pin->attached = false;
+	pl_bar_drop_foreign(pin);
+}
+
+static int attach_all(struct pl_pin *pin)
+{
+	u32 i;
+	int err = 0;
+
+	mutex_lock(&pl_frames_lock);
 	pin->released = 0;
+	for (i = 0; i < pin->nr_frames && !err; i++)
+		err = attach_one(pin->frames[i]);
 	pin->attached = !err;
-	mutex_unlock(&lock);
+	if (err)
+		detach_all(pin, i - 1);
+	mutex_unlock(&pl_frames_lock);
 	return err;
 }
 
-/* Need nobody wait for this frame, because another pin keeps the memory? */
-static bool kept_by_others(struct pl_pin *pin, u64 physical)
+/* The pin may be used from now on, unless its pages have begun to go. */
+static int make_live(struct pl_pin *pin)
 {
-	unsigned long entry = entry_get(physical);
-	unsigned long users = entry & USERS_MASK;
-	unsigned long persistent = (entry & PERSISTENT_MASK) / PERSISTENT_ONE;
+	int err = 0;
 
-	if (pin->lease.persistent)
-		persistent--;
-	/* When the memory is taken away, other pins that can be revoked do not keep it. */
-	return READ_ONCE(pin->revoked) ? persistent > 0 : users > 1;
+	down_write(&pin->sem);
+	mutex_lock(&pl_frames_lock);
+	/* Whoever closes a BAR says so first, and stops the pins in it afterwards. */
+	if (pin->bar->closing) {
+		err = -ENXIO;
+		detach_all(pin, pin->nr_frames);
+	} else {
+		pin->live = true;
+	}
+	mutex_unlock(&pl_frames_lock);
+	up_write(&pin->sem);
+	return err;
+}
+
+/* The pin does not come about: nobody who ends all pins in the BAR shall wait for it. */
+static void forget_bar(struct pl_pin *pin)
+{
+	struct pl_bar *bar = pin->bar;
+
+	mutex_lock(&pl_frames_lock);
+	WRITE_ONCE(pin->bar, NULL);
+	mutex_unlock(&pl_frames_lock);
+	pl_bar_put(bar);
+}
+
+/*
+ * Wait for the lock of a GPU's device, but not for good: whoever takes the driver away has it, and
+ * some drivers then wait until the program that waits here closes their device.
+ */
+static int lock_device(struct device *dev)
+{
+	unsigned long end = jiffies + LOCK_TIME;
+
+	while (!device_trylock(dev)) {
+		if (signal_pending(current))
+			return -EINTR;
+		if (time_after(jiffies, end))
+			return -ENXIO;
+		msleep_interruptible(1);
+	}
+	return 0;
+}
+
+/**
+ * pl_frames_attach() - give all frames of a pin page structures, and make it live
+ * @pin: with @frames, not live
+ *
+ * With the lock of the GPU's device, so that the driver neither goes meanwhile nor is a new one
+ * probed: without a driver there is no memory, and pages made then would be in the way of one.
+ *
+ * Return: 0; -ENXIO no BAR, or it has no driver; -EBUSY no page
+ * structures can be had, or somebody else uses them; -EOPNOTSUPP; -EMFILE; -EINTR; -ENOMEM.
+ */
+int pl_frames_attach(struct pl_pin *pin)
+{
+	struct pci_dev *pdev = pl_bar_device(pin->frames[0]);
+	int err;
+
+	if (!pdev)
+		return -ENXIO;
+	err = lock_device(&pdev->dev);
+	if (err)
+		goto out_put;
+	err = -ENXIO;
+	if (pdev->dev.driver)
+		err = get_pages(pin, pdev);
+	if (!err)
+		err = attach_all(pin);
+	if (!err)
+		err = make_live(pin);
+	if (err)
+		forget_bar(pin);
+	device_unlock(&pdev->dev);
+out_put:
+	pci_dev_put(pdev);
+	return err;
+}
+
+/* Need nobody wait for this frame? Every pin holds its memory until it is given back. */
+static bool kept_by_others(u64 physical)
+{
+	return (entry_get(physical) & USERS_MASK) > 1;
 }
 
 static bool in_use(u64 physical)
@@ -211,67 +321,31 @@ bool pl_frames_release(struct pl_pin *pin, bool unmapped)
 	/* Devices of other modules hold no references. No new ones come: the pin is not live. */
 	if (atomic_read_acquire(&pin->nr_uses))
 		return false;
-	mutex_lock(&lock);
+	mutex_lock(&pl_frames_lock);
 	while (pin->attached && pin->released < pin->nr_frames) {
 		physical = pin->frames[pin->released];
-		if (!(unmapped && kept_by_others(pin, physical)) && in_use(physical)) {
+		if (!(unmapped && kept_by_others(physical)) && in_use(physical)) {
 			done = false;
 			break;
 		}
 		/* Pairs with the drop of the last reference: the device's accesses came before. */
 		smp_mb();
-		detach_one(pin, physical);
+		if (!detach_one(physical)) {
+			done = false;
+			break;
+		}
 		pin->released++;
 		/* A long range: let others have the lock now and then. */
 		if (pin->released % 1024 == 0) {
-			mutex_unlock(&lock);
+			mutex_unlock(&pl_frames_lock);
 			cond_resched();
-			mutex_lock(&lock);
+			mutex_lock(&pl_frames_lock);
 		}
 	}
-	mutex_unlock(&lock);
+	if (done && pin->attached)
+		pl_bar_drop_foreign(pin);
+	mutex_unlock(&pl_frames_lock);
 	return done;
-}
-
-/* Does another pin use any of the frames? */
-bool pl_frames_shared(struct pl_pin *pin)
-{
-	bool shared = false;
-	u32 i;
-
-	mutex_lock(&lock);
-	for (i = pin->released; pin->attached && i < pin->nr_frames && !shared; i++)
-		shared = (entry_get(pin->frames[i]) & USERS_MASK) > 1;
-	mutex_unlock(&lock);
-	return shared;
-}
-
-/* Mark the frames of a pin, to find others with the same ones. One caller at a time. */
-void pl_frames_mark(struct pl_pin *pin, bool mark)
-{
-	u32 i;
-
-	mutex_lock(&lock);
-	for (i = 0; pin->attached && i < pin->nr_frames; i++) {
-		if (!mark)
-			xa_clear_mark(&frames, index_of(pin->frames[i]), XA_MARK_0);
-		else if (i >= pin->released)
-			xa_set_mark(&frames, index_of(pin->frames[i]), XA_MARK_0);
-	}
-	mutex_unlock(&lock);
-}
-
-/* Has a pin a frame that is marked? */
-bool pl_frames_marked(struct pl_pin *pin)
-{
-	bool marked = false;
-	u32 i;
-
-	mutex_lock(&lock);
-	for (i = pin->released; pin->attached && i < pin->nr_frames && !marked; i++)
-		marked = xa_get_mark(&frames, index_of(pin->frames[i]), XA_MARK_0);
-	mutex_unlock(&lock);
-	return marked;
 }
 
 /* Pin nothing more of a device; see pl_bar_close(). */
@@ -279,24 +353,32 @@ struct pl_bar *pl_frames_close(struct device *dev)
 {
 	struct pl_bar *bar;
 
-	mutex_lock(&lock);
+	mutex_lock(&pl_frames_lock);
 	bar = pl_bar_close(dev);
-	mutex_unlock(&lock);
+	mutex_unlock(&pl_frames_lock);
 	return bar;
 }
 
-/* Take the page structures of a closed device away; no pin uses any of them. */
-void pl_frames_remove(struct device *dev)
-{
-	mutex_lock(&lock);
-	pl_bars_remove_pages(dev);
-	mutex_unlock(&lock);
-}
-
-/* Forget a device, or all, with the page structures that are left; no pin uses any of them. */
+/*
+ * Forget a device, with its page structures; no pin uses any of them. With the lock of the device
+ * held; or all devices, when nothing can be pinned any more.
+ */
 void pl_frames_forget(struct device *dev)
 {
-	mutex_lock(&lock);
-	pl_bars_forget(dev);
-	mutex_unlock(&lock);
+	struct pl_bar *bar;
+
+	for (;;) {
+		mutex_lock(&pl_frames_lock);
+		bar = pl_bar_unlist(dev);
+		mutex_unlock(&pl_frames_lock);
+		if (!bar)
+			return;
+		pl_bar_unwatch(bar);
+		if (!dev)
+			device_lock(&bar->pdev->dev);
+		pl_sections_remove(bar);
+		if (!dev)
+			device_unlock(&bar->pdev->dev);
+		pl_bar_put(bar);
+	}
 }

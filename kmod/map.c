@@ -69,7 +69,7 @@ static vm_fault_t map_fault(struct vm_fault *vmf)
 
 	/* Held until the page is in: whoever ends the pin empties the mapping afterwards. */
 	down_read(&pin->sem);
-	if (pin->live && offset < pl_pin_bytes(pin))
+	if (pin->live && !READ_ONCE(pin->revoked) && offset < pl_pin_bytes(pin))
 		ret = vmf_insert_page(vma, vmf->address & PAGE_MASK, page_at(pin, offset));
 	up_read(&pin->sem);
 	pl_count(ret == VM_FAULT_SIGBUS ? PL_NR_SIGBUS : PL_NR_FAULT, 1);
@@ -78,8 +78,8 @@ static vm_fault_t map_fault(struct vm_fault *vmf)
 
 /*
  * Never called for pages like ours. That it is there tells the kernel that writes to the mapping
- * are to be noticed, and such mappings take no long-term pins. Those have no end, and the GPU's
- * driver, which takes memory back when it likes, would have to wait for it.
+ * are to be noticed, and such mappings take no long-term pins that write. Those have no end, and the
+ * memory would be lost to the GPU. Nothing refuses those that only read.
  */
 static vm_fault_t map_pfn_mkwrite(struct vm_fault *vmf)
 {
@@ -129,18 +129,19 @@ static bool making_prune(struct pl_pin *pin, const struct mm_struct *own)
 {
 	struct making *making, *next;
 
-	list_for_each_entry_safe(making, next, &pin->making, node)
-		if (making->mm != own && mmap_read_trylock(making->mm)) {
-			mmap_read_unlock(making->mm);
-			making_free(making);
-		}
+	list_for_each_entry_safe(making, next, &pin->making,
+				 node) if (making->mm != own && mmap_read_trylock(making->mm))
+	{
+		mmap_read_unlock(making->mm);
+		making_free(making);
+	}
 	return !list_empty(&pin->making);
 }
 
 /* The caller, who holds the lock of @mm for writing, maps a pin. */
 static int making_add(struct pl_pin *pin, struct mm_struct *mm)
 {
-	struct making *making, *own = kmalloc(sizeof(*own), GFP_KERNEL);
+	struct making *making, *own = kmalloc(sizeof(*own), GFP_KERNEL_ACCOUNT);
 
 	if (!own)
 		return -ENOMEM;
@@ -150,11 +151,11 @@ static int making_add(struct pl_pin *pin, struct mm_struct *mm)
 	making_prune(pin, mm);
 	list_add(&own->node, &pin->making);
 	/* An older one of the same process is known: its lock was free since. */
-	list_for_each_entry(making, &pin->making, node)
-		if (making != own && making->mm == mm) {
-			making_free(making);
-			break;
-		}
+	list_for_each_entry(making, &pin->making, node) if (making != own && making->mm == mm)
+	{
+		making_free(making);
+		break;
+	}
 	mutex_unlock(&pin->making_lock);
 	return 0;
 }
@@ -185,11 +186,13 @@ int pl_map(struct pl_file *file, struct vm_area_struct *vma)
 		vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
 	else
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
+	/* A BAR is not memory that the processor encrypts. */
+	vma->vm_page_prot = pgprot_decrypted(vma->vm_page_prot);
 	vma->vm_ops = &map_ops;
 	vma->vm_private_data = pin;
 
 	down_read(&pin->sem);
-	err = pin->live ? making_add(pin, vma->vm_mm) : -ENODEV;
+	err = pin->live && !READ_ONCE(pin->revoked) ? making_add(pin, vma->vm_mm) : -ENODEV;
 	if (!err)
 		err = insert_all(pin, vma);
 	up_read(&pin->sem);
@@ -235,6 +238,5 @@ void pl_map_forget(struct pl_pin *pin)
 {
 	struct making *making, *next;
 
-	list_for_each_entry_safe(making, next, &pin->making, node)
-		making_free(making);
+	list_for_each_entry_safe(making, next, &pin->making, node) making_free(making);
 }

@@ -4,12 +4,14 @@
  * it is used here. Written from its documented behaviour; the real one is nv-p2p.h of those
  * modules.
  *
- * Rules that matter:
+ * Rules that matter (all of them, with their sources: docs/kmod.md):
  * - Address and length are multiples of 64 KiB, and lie in one allocation of the calling process.
  * - The callback runs when the memory is freed, with locks of the driver held that get and put take
  *   as well: never call those from it. It may even run before get returns. After it has returned,
  *   the driver frees the page table itself; put then does nothing and returns 0.
- * - Pins of the persistent kind have no callback, and the memory lives until put.
+ * - Put finds a pin only in the process that made it. Elsewhere it does nothing, returns 0, and the
+ *   callback stays registered.
+ * - Pins of the persistent kind have no callback, and the memory lives until put, from anywhere.
  * - Freeing the page table by nvidia_p2p_free_page_table() has no effect.
  */
 #ifndef PEERLANE_NV_P2P_H

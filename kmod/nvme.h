@@ -3,8 +3,8 @@
  * What the parts of peerlane_nvme.ko know of each other.
  *
  * Order of locks, outermost first: mmap_lock, nv_dev.lock. The lock of use.c in peerlane.ko comes before
- * nv_dev.lock as well: GPU memory that goes away stops the controller. So with nv_dev.lock held neither
- * memory of a process is touched, nor a use of GPU memory begun or ended.
+ * nv_dev.lock as well: with it held, owners are told that GPU memory goes away. So with nv_dev.lock held
+ * neither memory of a process is touched, nor a use of GPU memory begun or ended.
  */
 #ifndef PEERLANE_NVME_H
 #define PEERLANE_NVME_H
@@ -46,7 +46,8 @@ struct nv_file;
  * @file: the one open file
  * @clients: number to struct nv_file: descriptors that @file has granted and not revoked
  * @gone: the driver is not bound any more
- * @stopped: GPU memory went away, or the machine slept: only a reset helps
+ * @stopped: GPU memory went away, the machine slept, or @file is being closed: cut off from the bus, until
+ *	a reset or the next open
  * @mapped: mappings that have addresses
  * @leave: the owner waits here for clients that leave, their GPU memory for the owner
  * @pdev: the device; not to be used once @gone
@@ -153,13 +154,20 @@ enum nv_counter {
 	NV_MAPPED_BYTES,
 	NV_LOCKED_PAGES,
 	NV_STOPS,
+	NV_WAITS,
 	NV_NR_COUNTERS,
 };
 
 void nv_count(enum nv_counter which, s64 by);
 void nv_dev_put(struct nv_dev *dev);
 int nv_quiesce(struct nv_dev *dev);
+int nv_stop(struct nv_dev *dev);
+void nv_start(struct nv_dev *dev);
 int nv_reset(struct nv_dev *dev);
+
+/* nvme_confine.c: without nv_dev.lock, while the driver is bound */
+u32 nv_unconfined(struct nv_dev *dev);
+extern const struct attribute_group *nv_dev_groups[];
 
 /* nvme_map.c: mapping_unmap() with nv_dev.lock held, the others without. */
 struct nv_mapping *nv_mapping_create(struct nv_file *file,
@@ -178,13 +186,14 @@ void nv_file_put(struct nv_file *file);
 void nv_file_unmap_all(struct nv_file *file);
 long nv_file_call(struct nv_file *file, unsigned int command, void __user *user);
 
-/* nvme_client.c: without nv_dev.lock */
+/* nvme_client.c: client_ask_to_leave() with nv_dev.lock held, the others without. */
 int nv_client_grant(struct file *filp, void __user *argument);
 int nv_client_revoke(struct nv_file *file, void __user *argument);
 void nv_client_revoke_all(struct nv_dev *dev);
 int nv_client_leaving(struct nv_file *file, void __user *argument);
 __poll_t nv_client_poll(struct file *filp, struct poll_table_struct *table);
-void nv_client_ask_to_leave(struct nv_mapping *mapping);
+void nv_client_ask_to_leave(struct nv_file *client);
+void nv_client_wait_left(struct nv_mapping *mapping, unsigned long deadline);
 int nv_client_init(void);
 void nv_client_exit(void);
 

@@ -10,15 +10,13 @@
 #include <linux/anon_inodes.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/uaccess.h>
 
 #include "nvme.h"
 #include "request.h"
-
-/* How long the owner has to revoke a client whose GPU memory goes away. */
-#define LEAVE_JIFFIES (10 * HZ)
 
 static struct workqueue_struct *enders;
 
@@ -62,8 +60,8 @@ static void end_work(struct work_struct *work)
 
 /*
  * The controller is done with all that the client has mapped: take the addresses away. The rest is not
- * waited for: it needs the lock of use.c, which is held while memory of a GPU is being taken away, and
- * whoever does that may be waiting for the caller to end another client.
+ * waited for: a use of GPU memory ends only when whoever takes that memory away is done with it, and
+ * that may be waiting for the caller to end another client.
  */
 static void end_client(struct nv_file *client)
 {
@@ -120,24 +118,27 @@ int nv_client_revoke(struct nv_file *file, void __user *argument)
 	return 0;
 }
 
+/* GPU memory of a client goes away: tell the owner, who can revoke the client. The lock is held. */
+void nv_client_ask_to_leave(struct nv_file *client)
+{
+	client->leaving = true;
+	wake_up_all(&client->dev->leave);
+}
+
 /*
- * GPU memory of a client goes away, and waits until the owner has revoked the client; not for ever. With
- * the lock of use.c held.
+ * Wait until the owner has revoked the client; not for ever, nor when the controller has stopped
+ * already, or its owner has gone.
  */
-void nv_client_ask_to_leave(struct nv_mapping *mapping)
+void nv_client_wait_left(struct nv_mapping *mapping, unsigned long deadline)
 {
 	struct nv_dev *dev = mapping->dev;
-	bool ask;
+	long left = (long)(deadline - jiffies);
 
-	mutex_lock(&dev->lock);
-	ask = mapping->mapped && !dev->gone;
-	if (ask)
-		mapping->client->leaving = true;
-	mutex_unlock(&dev->lock);
-	if (!ask)
+	if (left <= 0 || !READ_ONCE(mapping->mapped) || READ_ONCE(dev->stopped))
 		return;
-	wake_up_all(&dev->leave);
-	wait_event_timeout(dev->leave, !READ_ONCE(mapping->mapped), LEAVE_JIFFIES);
+	nv_count(NV_WAITS, 1);
+	wait_event_timeout(dev->leave, !READ_ONCE(mapping->mapped) || READ_ONCE(dev->stopped),
+			   left);
 }
 
 static u32 who_leaves(struct nv_dev *dev)

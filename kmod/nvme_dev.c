@@ -70,6 +70,24 @@ static int disable(struct nv_dev *dev)
 }
 
 /*
+ * Programs poll, and nobody here answers interrupts: of a line that other devices share, the kernel
+ * would see interrupts without end, and switch it off. The driver that had the controller before
+ * leaves the line enabled when it goes.
+ */
+static void silence(struct pci_dev *pdev)
+{
+	pci_intx(pdev, 0);
+}
+
+/* It may reach memory from now on. The lock is held. */
+void nv_start(struct nv_dev *dev)
+{
+	dev->stopped = false;
+	silence(dev->pdev);
+	pci_set_master(dev->pdev);
+}
+
+/*
  * No transfer from now on. The lock is held. First the controller is stopped, which ends what it has
  * begun; then it is cut off from the bus, so that a program which enables it again does no harm. The
  * registers are taken from the program while that goes on.
@@ -94,6 +112,18 @@ int nv_quiesce(struct nv_dev *dev)
 	return err;
 }
 
+/* Stop until a reset, or until the next one opens it. The lock is held. */
+int nv_stop(struct nv_dev *dev)
+{
+	int err;
+
+	err = nv_quiesce(dev);
+	WRITE_ONCE(dev->stopped, true);
+	/* Nobody need wait for clients any more: they reach nothing. */
+	wake_up_all(&dev->leave);
+	return err;
+}
+
 /* Begin anew, with the mappings there are. The lock is held. */
 int nv_reset(struct nv_dev *dev)
 {
@@ -106,8 +136,7 @@ int nv_reset(struct nv_dev *dev)
 	err = pci_try_reset_function(dev->pdev);
 	if (err == -EAGAIN)
 		return err;
-	dev->stopped = false;
-	pci_set_master(dev->pdev);
+	nv_start(dev);
 	return 0;
 }
 
@@ -197,6 +226,7 @@ static int nv_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = pci_enable_device_mem(pdev);
 	if (err)
 		goto err_put;
+	silence(pdev);
 	err = pci_request_mem_regions(pdev, NAME);
 	if (err)
 		goto err_disable;
@@ -250,12 +280,10 @@ static void nv_remove(struct pci_dev *pdev)
 	nv_dev_put(dev);
 }
 
-/* Stop until a program asks for a reset. */
 static void stop(struct nv_dev *dev)
 {
 	mutex_lock(&dev->lock);
-	dev->stopped = true;
-	nv_quiesce(dev);
+	nv_stop(dev);
 	mutex_unlock(&dev->lock);
 }
 
@@ -272,7 +300,18 @@ static int nv_suspend(struct device *device)
 	return 0;
 }
 
-static DEFINE_SIMPLE_DEV_PM_OPS(nv_pm, nv_suspend, NULL);
+static int nv_resume(struct device *device)
+{
+	silence(to_pci_dev(device));
+	return 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(nv_pm, nv_suspend, nv_resume);
+
+/* After each reset of the function, whoever asked for it: it has put back what it found. */
+static const struct pci_error_handlers nv_errors = {
+	.reset_done = silence,
+};
 
 #define COUNTER(name, which)                                                                       \
 	static ssize_t name##_show(struct device_driver *driver, char *text)                       \
@@ -287,6 +326,7 @@ COUNTER(mappings, NV_MAPPINGS);
 COUNTER(mapped_bytes, NV_MAPPED_BYTES);
 COUNTER(locked_pages, NV_LOCKED_PAGES);
 COUNTER(nr_stops, NV_STOPS);
+COUNTER(nr_waits, NV_WAITS);
 
 static struct attribute *nv_attrs[] = {
 	&driver_attr_files.attr,
@@ -295,6 +335,7 @@ static struct attribute *nv_attrs[] = {
 	&driver_attr_mapped_bytes.attr,
 	&driver_attr_locked_pages.attr,
 	&driver_attr_nr_stops.attr,
+	&driver_attr_nr_waits.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(nv);
@@ -305,6 +346,8 @@ static struct pci_driver nv_driver = {
 	.remove = nv_remove,
 	.shutdown = nv_shutdown,
 	.groups = nv_groups,
+	.dev_groups = nv_dev_groups,
+	.err_handler = &nv_errors,
 	.driver.pm = pm_sleep_ptr(&nv_pm),
 };
 

@@ -307,18 +307,17 @@ static int file_open(struct inode *inode, struct file *filp)
 	struct nv_file *file;
 	int err = 0;
 
+	if (nv_unconfined(dev) && !capable(CAP_SYS_RAWIO))
+		return -EPERM;
 	file = nv_file_alloc(dev, filp->f_mapping);
 	if (!file)
 		return -ENOMEM;
 	mutex_lock(&dev->lock);
 	if (dev->file)
 		err = -EBUSY;
-	else if (!translated(dev) && !capable(CAP_SYS_RAWIO))
-		err = -EPERM;
 	if (!err) {
 		dev->file = file;
-		dev->stopped = false;
-		pci_set_master(dev->pdev);
+		nv_start(dev);
 	}
 	mutex_unlock(&dev->lock);
 	if (err) {
@@ -355,7 +354,7 @@ static int file_release(struct inode *inode, struct file *filp)
 
 	mutex_lock(&dev->lock);
 	if (!dev->gone)
-		nv_quiesce(dev);
+		nv_stop(dev);
 	mutex_unlock(&dev->lock);
 	nv_client_revoke_all(dev);
 	nv_file_unmap_all(file);

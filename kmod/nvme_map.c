@@ -138,20 +138,32 @@ static void release_pages_of(struct nv_mapping *mapping)
  * It goes away: the controller must not touch it any more, and nobody can tell which commands do. Of
  * a client, the owner can end all of them; else the controller stops.
  */
-static void gpu_stop(struct peerlane_use *use)
+static void gpu_leave(struct peerlane_use *use)
+{
+	struct nv_mapping *mapping = container_of(use, struct nv_mapping, use);
+	struct nv_dev *dev = mapping->dev;
+
+	mutex_lock(&dev->lock);
+	mapping->dead = true;
+	if (mapping->mapped && mapping->client && !dev->stopped)
+		nv_client_ask_to_leave(mapping->client);
+	mutex_unlock(&dev->lock);
+}
+
+static void gpu_stop(struct peerlane_use *use, unsigned long deadline)
 {
 	struct nv_mapping *mapping = container_of(use, struct nv_mapping, use);
 	struct nv_dev *dev = mapping->dev;
 
 	if (mapping->client)
-		nv_client_ask_to_leave(mapping);
+		nv_client_wait_left(mapping, deadline);
 	mutex_lock(&dev->lock);
-	mapping->dead = true;
 	if (mapping->mapped) {
-		dev->stopped = true;
-		nv_count(NV_STOPS, 1);
-		if (nv_quiesce(dev))
-			pci_warn(dev->pdev, "the controller does not stop\n");
+		if (!dev->stopped) {
+			nv_count(NV_STOPS, 1);
+			if (nv_stop(dev))
+				pci_warn(dev->pdev, "the controller does not stop\n");
+		}
 		nv_mapping_unmap(mapping);
 	}
 	mutex_unlock(&dev->lock);
@@ -161,6 +173,7 @@ static int hold_gpu(struct nv_mapping *mapping, const struct peerlane_nvmedev_ma
 {
 	int err;
 
+	mapping->use.leave = gpu_leave;
 	mapping->use.stop = gpu_stop;
 	err = peerlane_use_begin(&mapping->use, request->fd, request->pin, request->pin_offset,
 				 request->bytes);

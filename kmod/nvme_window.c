@@ -70,7 +70,7 @@ static int map_bar(struct nv_file *file, struct vm_area_struct *vma)
 		pl_vm_flags_clear(vma, VM_MAYWRITE);
 	}
 	pl_vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
-	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
+	vma->vm_page_prot = pgprot_decrypted(pgprot_noncached(vma->vm_page_prot));
 	vma->vm_ops = &window_ops;
 	vma->vm_private_data = file;
 	return 0;

@@ -20,8 +20,8 @@ static u32 next_id = 1;
  */
 int peerlane_provider_register(struct peerlane_provider *provider)
 {
-	if (!provider->name || !provider->available || !provider->pin || !provider->unpin ||
-	    provider->page_bytes != PL_FRAME_BYTES)
+	if (!provider->name || !provider->available || !provider->pin || !provider->unwatch ||
+	    !provider->unpin || provider->page_bytes != PL_FRAME_BYTES)
 		return -EINVAL;
 	mutex_lock(&providers_lock);
 	provider->id = next_id++;

@@ -15,7 +15,7 @@ struct module;
  * struct peerlane_lease - GPU memory that a provider lends to the core
  * @address: GPU virtual address, a multiple of the provider's page size
  * @length: bytes, a multiple of the provider's page size
- * @persistent: the memory must stay until the core gives it back
+ * @persistent: the user does not want to know when the memory is freed
  * @private: the provider's own
  */
 struct peerlane_lease {
@@ -30,16 +30,20 @@ struct peerlane_lease {
  * @name: for messages
  * @owner: its module, which cannot go while it lends anything
  * @page_bytes: size of its pages, a power of two and at least PAGE_SIZE
- * @available: can it pin now, and persistently? May sleep
- * @pin: lend @lease; on success it has called peerlane_lease_adopt(). May sleep; no lock is held
- * @unpin: called once for each successful @pin: take the memory of @lease back, unless it was
- *	revoked, and forget it. May sleep; no lock is held
+ * @available: is the GPU's driver there, and can it pin persistently? Without that it cannot pin here
+ * @pin: lend @lease: the memory stays, whoever frees it, until @unpin. On success it has called
+ *	peerlane_lease_adopt(). Unless @lease is persistent, peerlane_lease_revoked() is called when the
+ *	memory is freed, perhaps before this returns. -ENODEV: it was freed meanwhile
+ * @unwatch: once for each successful @pin that is not persistent: when this returns,
+ *	peerlane_lease_revoked() is not running and is not called any more. In any process, or in none
+ * @unpin: after @unwatch: take the memory back and forget @lease. It may fail and is then called again,
+ *	unless @last. In any process, or in none
  * @id: number, given by the core
  * @node: the core's
  *
- * Locks: the GPU's driver may hold its own locks while it revokes, and takes them when asked to
- * pin or unpin. So the core never holds a lock across @pin or @unpin that revoking needs, and
- * revoking never calls back into the provider.
+ * All of these calls may sleep, and no lock is held in them but pl_pin.end_lock of the pin itself. The
+ * GPU's driver takes its locks in them, and holds them when it says that memory was freed: so
+ * peerlane_lease_revoked() never calls back into the provider.
  */
 struct peerlane_provider {
 	const char *name;
@@ -47,7 +51,8 @@ struct peerlane_provider {
 	u32 page_bytes;
 	bool (*available)(bool *persistent);
 	int (*pin)(struct peerlane_lease *lease);
-	void (*unpin)(struct peerlane_lease *lease, bool revoked);
+	void (*unwatch)(struct peerlane_lease *lease);
+	int (*unpin)(struct peerlane_lease *lease, bool last);
 	u32 id;
 	struct list_head node;
 };
@@ -57,18 +62,13 @@ void peerlane_provider_unregister(struct peerlane_provider *provider);
 
 /*
  * Called by @pin once the memory is pinned: @read puts the physical addresses of all pages where it
- * is told to, or says what is wrong with @table. It is not called when the memory was revoked
- * meanwhile: the answer is -ENODEV, and the provider must not touch what the GPU's driver gave it.
- * After any other error the provider undoes the pin.
+ * is told to, or says what is wrong with @table. After an error the provider undoes the pin.
  */
 int peerlane_lease_adopt(struct peerlane_lease *lease,
 			 int (*read)(const void *table, u64 *physical, u32 nr_pages),
 			 const void *table);
 
-/*
- * Called when the GPU's driver takes the memory back. Returns when no mapping is left and no
- * device works on the memory any more. May sleep.
- */
+/* Called when the memory was freed. The core stops all use of it soon, and gives it back. Does not sleep. */
 void peerlane_lease_revoked(struct peerlane_lease *lease);
 
 #endif

@@ -13,10 +13,12 @@
 
 #include "consumer.h"
 #include "core.h"
+#include "pci_number.h"
 
-u32 pl_pci_number(struct pci_dev *pdev)
+u32 pl_pci_number(struct pci_dev *pdev, u32 *domain_high)
 {
-	return (u32)pci_domain_nr(pdev->bus) << 16 | (u32)pdev->bus->number << 8 | pdev->devfn;
+	return pl_pci_join((u32)pci_domain_nr(pdev->bus), pdev->bus->number, pdev->devfn,
+			   domain_high);
 }
 
 /* The block device that a file is, or lies on. */
@@ -46,6 +48,36 @@ static struct pci_dev *controller_of(struct gendisk *disk, bool *real)
 	return NULL;
 }
 
+/* Is this an RDMA adapter? Or is one below it: those of sub-functions are. */
+static int is_rdma(struct device *dev, void *deeper)
+{
+	if (dev->class && !strcmp(dev->class->name, "infiniband"))
+		return 1;
+	return deeper ? device_for_each_child(dev, NULL, is_rdma) : 0;
+}
+
+/*
+ * The adapter that the caller says reaches the disk, with a reference; NULL if it names none, or
+ * something else. Who names the wrong one deceives only itself: the verdict opens no way that O_DIRECT
+ * into the mapping has not got anyway.
+ */
+static struct pci_dev *adapter_of(const struct peerlane_route *route)
+{
+	u32 number = route->adapter_pci;
+	struct pci_dev *pdev;
+	bool deeper = true;
+
+	if (!number && !route->adapter_domain_high)
+		return NULL;
+	pdev = pci_get_domain_bus_and_slot((int)pl_pci_domain(number, route->adapter_domain_high),
+					   number >> 8 & 0xff, number & 0xff);
+	if (pdev && !device_for_each_child(&pdev->dev, &deeper, is_rdma)) {
+		pci_dev_put(pdev);
+		return NULL;
+	}
+	return pdev;
+}
+
 /*
  * One path of a drive with several controllers (NVMe multipath): a hidden disk of its own, which
  * nobody can open. Of the disk nvme1n2 they are nvme1c*n2.
@@ -54,6 +86,7 @@ struct paths {
 	struct gendisk *head;
 	struct pl_pin *pin;
 	struct block_device *bdev;
+	struct pci_dev *adapter; /* of paths that are not on PCI, or NULL */
 	struct peerlane_route *route; /* the worst of all */
 	unsigned int nr;
 };
@@ -126,6 +159,15 @@ u32 peerlane_iommu_flags(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(peerlane_iommu_flags);
 
+/*
+ * The kernel allows the transfer; does it also give the right address? Up to the host bridge that comes
+ * from the DMA functions, which may mark it as one of encrypted memory, as not all kernels take care of that.
+ */
+static bool vouched(u32 way)
+{
+	return way == PEERLANE_REASON_SWITCH || !pl_memory_encrypted();
+}
+
 static void judge(struct pl_pin *pin, struct block_device *bdev, struct pci_dev *pdev,
 		  struct peerlane_route *route)
 {
@@ -144,7 +186,7 @@ static void judge(struct pl_pin *pin, struct block_device *bdev, struct pci_dev 
 		} else if (!pl_queue_p2pdma(bdev)) {
 			route->reason = PEERLANE_REASON_QUEUE;
 		} else {
-			route->verdict = PEERLANE_ROUTE_YES;
+			route->verdict = vouched(way) ? PEERLANE_ROUTE_YES : PEERLANE_ROUTE_TEST;
 			route->reason = way;
 		}
 		return;
@@ -170,11 +212,11 @@ static int judge_path(struct device *dev, void *data)
 		return 0;
 	for (dev = dev->parent; dev && !dev_is_pci(dev); dev = dev->parent)
 		;
-	pdev = dev ? to_pci_dev(dev) : NULL;
+	pdev = dev ? to_pci_dev(dev) : paths->adapter;
 	route.verdict = PEERLANE_ROUTE_NO;
 	route.reason = PEERLANE_REASON_NOT_PCI;
 	if (pdev) {
-		route.device_pci = pl_pci_number(pdev);
+		route.device_pci = pl_pci_number(pdev, &route.device_domain_high);
 		judge(paths->pin, paths->bdev, pdev, &route);
 	}
 	if (!paths->nr++ || route.verdict < paths->route->verdict)
@@ -183,35 +225,66 @@ static int judge_path(struct device *dev, void *data)
 }
 
 /* A disk that stands for several paths: the drive may use any of them. False if it is none. */
-static bool judge_paths(struct pl_pin *pin, struct block_device *bdev, struct peerlane_route *route)
+static bool judge_paths(struct pl_pin *pin, struct block_device *bdev, struct pci_dev *adapter,
+			struct peerlane_route *route)
 {
-	struct paths paths = { .head = bdev->bd_disk, .pin = pin, .bdev = bdev, .route = route };
+	struct paths paths = { .head = bdev->bd_disk,
+			       .pin = pin,
+			       .bdev = bdev,
+			       .adapter = adapter,
+			       .route = route };
 
 	class_for_each_device(disk_to_dev(bdev->bd_disk)->class, NULL, &paths, judge_path);
 	return paths.nr;
 }
 
-/* What there is to say of a device that no PCI device moves the data of. */
+/* What there is to say of a disk that is not below a PCI device. */
 static void judge_other(struct pl_pin *pin, struct block_device *bdev, bool real,
-			struct peerlane_route *route)
+			struct pci_dev *adapter, struct peerlane_route *route)
 {
-	if (real && judge_paths(pin, bdev, route))
+	if (strncmp(bdev->bd_disk->disk_name, "nvme", 4) ||
+	    !device_is_registered(disk_to_dev(bdev->bd_disk)))
+		adapter = NULL;
+	if (real && judge_paths(pin, bdev, adapter, route))
 		return;
-	if (real)
+	if (real && adapter) {
+		route->device_pci = pl_pci_number(adapter, &route->device_domain_high);
+		judge(pin, bdev, adapter, route);
+	} else if (real) {
 		route->reason = PEERLANE_REASON_NOT_PCI;
-	else if (pin->bar->kind != PEERLANE_PAGES_GENERIC && !pl_queue_p2pdma(bdev))
+	} else if (pin->bar->kind != PEERLANE_PAGES_GENERIC && !pl_queue_p2pdma(bdev)) {
 		route->reason = PEERLANE_REASON_QUEUE;
-	else
+	} else {
 		route->reason = PEERLANE_REASON_VIRTUAL;
+	}
+}
+
+/* The same of any block device. */
+static void judge_device(struct pl_pin *pin, struct block_device *bdev,
+			 struct peerlane_route *route)
+{
+	struct pci_dev *adapter, *pdev;
+	bool real;
+
+	route->device_major = MAJOR(bdev->bd_dev);
+	route->device_minor = MINOR(bdev->bd_dev);
+	pdev = controller_of(bdev->bd_disk, &real);
+	if (pdev) {
+		route->device_pci = pl_pci_number(pdev, &route->device_domain_high);
+		judge(pin, bdev, pdev, route);
+		return;
+	}
+	adapter = adapter_of(route);
+	judge_other(pin, bdev, real, adapter, route);
+	pci_dev_put(adapter);
 }
 
 /* Fill the outputs of @route, whose inputs are checked. */
 int pl_route(struct pl_pin *pin, struct peerlane_route *route)
 {
 	struct block_device *bdev;
-	struct pci_dev *pdev;
 	struct file *file;
-	bool real, live;
+	bool live;
 
 	file = fget(route->fd);
 	if (!file)
@@ -220,28 +293,18 @@ int pl_route(struct pl_pin *pin, struct peerlane_route *route)
 	route->flags = 0;
 	route->distance = -1;
 	route->device_pci = 0;
+	route->device_domain_high = 0;
 	route->device_major = 0;
 	route->device_minor = 0;
-	down_read(&pin->sem);
-	live = pin->live;
-	up_read(&pin->sem);
-	route->gpu_pci = pl_pci_number(pin->bar->pdev);
+	live = pl_pin_live(pin);
+	route->gpu_pci = pl_pci_number(pin->bar->pdev, &route->gpu_domain_high);
 	bdev = device_below(file);
-	if (!live) {
+	if (!live)
 		route->reason = PEERLANE_REASON_REVOKED;
-	} else if (!bdev) {
+	else if (!bdev)
 		route->reason = PEERLANE_REASON_NO_DEVICE;
-	} else {
-		route->device_major = MAJOR(bdev->bd_dev);
-		route->device_minor = MINOR(bdev->bd_dev);
-		pdev = controller_of(bdev->bd_disk, &real);
-		if (pdev) {
-			route->device_pci = pl_pci_number(pdev);
-			judge(pin, bdev, pdev, route);
-		} else {
-			judge_other(pin, bdev, real, route);
-		}
-	}
+	else
+		judge_device(pin, bdev, route);
 	fput(file);
 	return 0;
 }

@@ -14,11 +14,11 @@
 #define SIMGPU_PAGE_BYTES 65536
 
 /**
- * struct simgpu_alloc - allocate memory, in pages scattered over the BAR
+ * struct simgpu_alloc - allocate memory, in pages scattered over the lower half of the BAR
  * @bytes: in: how many; rounded up to whole pages
  * @address: out: GPU address; belongs to the calling process
  *
- * -ENOMEM when the BAR is full. Closing the file frees all that was allocated through it.
+ * -ENOMEM when that is full. Closing the file frees all that was allocated through it.
  */
 struct simgpu_alloc {
 	__u64 bytes;
@@ -46,10 +46,21 @@ struct simgpu_copy {
 #define SIMGPU_FAULT_PERSISTENT 2 /* so does the persistent form */
 #define SIMGPU_FAULT_VERSION 3	  /* the page table has version @value */
 #define SIMGPU_FAULT_PAGE_SIZE 4  /* the page table has page size @value */
-#define SIMGPU_FAULT_EARLY_FREE 5 /* the memory is freed before get_pages() returns */
-#define SIMGPU_FAULT_OUTSIDE 6	  /* the last page lies outside the BAR */
+#define SIMGPU_FAULT_EARLY_FREE 5 /* freed before get_pages() returns; 1: and before the callback is known */
+#define SIMGPU_FAULT_OUTSIDE 6	  /* the last page lies outside the BAR; 1: all do, in the CPU's memory */
 #define SIMGPU_FAULT_DELAY 7	  /* get_pages() takes @value milliseconds, locks held */
-#define SIMGPU_NR_FAULTS 8
+#define SIMGPU_FAULT_PLACE 8	  /* memory is allocated in place @value, SIMGPU_PLACE_* */
+#define SIMGPU_NR_FAULTS 9
+
+/*
+ * Where memory can be. In the upper half of the BAR are the parts that the driver maps for itself,
+ * uncached or write-combined. The kernel gives no pages to a range that has both.
+ */
+#define SIMGPU_PLACE_LOWER 0   /* in the lower half, as usual */
+#define SIMGPU_PLACE_NEAR 1    /* in 4 MiB of the upper half that have no such part */
+#define SIMGPU_PLACE_BETWEEN 2 /* in three times 2 MiB, with parts of both sorts between them */
+#define SIMGPU_PLACE_AMONG 3   /* in 2 MiB that have parts of both sorts */
+#define SIMGPU_NR_PLACES 4
 
 /**
  * struct simgpu_fault - make the next @times calls go wrong
@@ -69,7 +80,7 @@ struct simgpu_fault {
  * struct simgpu_state - what there is now
  * @bar_start: physical address of the memory
  * @bar_bytes: its size
- * @free_bytes: not allocated
+ * @free_bytes: not allocated, of the lower half
  * @nr_allocs: allocations
  * @nr_pins: pins with callback
  * @nr_persistent: pins without

@@ -4,25 +4,20 @@
  * programs its memory.
  */
 #include <linux/bitmap.h>
+#include <linux/delay.h>
 #include <linux/io.h>
 #include <linux/log2.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/pci-p2pdma.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "simgpu_dev.h"
 
-#define BAR 2
-
-static bool p2pmem;
-module_param(p2pmem, bool, 0444);
-MODULE_PARM_DESC(p2pmem, "make P2PDMA pages of the whole memory, as some GPU drivers do");
-
 struct sim_gpu sim = {
 	.lock = __MUTEX_INITIALIZER(sim.lock),
+	.open_lock = __MUTEX_INITIALIZER(sim.open_lock),
 	.allocs = LIST_HEAD_INIT(sim.allocs),
 	.next_address = 0x700000000000ULL,
 };
@@ -37,22 +32,29 @@ bool sim_fault(u32 what, u32 *value)
 	return true;
 }
 
-/* A part of a copy that stays inside one page of the GPU. */
+/*
+ * A part of a copy that stays inside one page of the GPU. Only while it lasts the memory is mapped, in the
+ * way that page structures of it are: asked for cached memory, the kernel gives what there is.
+ */
 static int copy_piece(struct sim_alloc *alloc, u64 at, u32 bytes, void __user *user, bool to_gpu,
 		      void *bounce)
 {
-	void __iomem *memory = sim.memory +
-			       (u64)alloc->pages[at / SIMGPU_PAGE_BYTES] * SIMGPU_PAGE_BYTES +
-			       at % SIMGPU_PAGE_BYTES;
+	void __iomem *memory = ioremap_cache(sim_physical(alloc, (u32)(at / SIMGPU_PAGE_BYTES)),
+					     SIMGPU_PAGE_BYTES);
+	int err = 0;
 
-	if (to_gpu) {
-		if (copy_from_user(bounce, user, bytes))
-			return -EFAULT;
-		memcpy_toio(memory, bounce, bytes);
-		return 0;
-	}
-	memcpy_fromio(bounce, memory, bytes);
-	return copy_to_user(user, bounce, bytes) ? -EFAULT : 0;
+	if (!memory)
+		return -ENOMEM;
+	if (!to_gpu)
+		memcpy_fromio(bounce, memory + at % SIMGPU_PAGE_BYTES, bytes);
+	else if (copy_from_user(bounce, user, bytes))
+		err = -EFAULT;
+	else
+		memcpy_toio(memory + at % SIMGPU_PAGE_BYTES, bounce, bytes);
+	iounmap(memory);
+	if (!to_gpu && copy_to_user(user, bounce, bytes))
+		err = -EFAULT;
+	return err;
 }
 
 static int copy(const struct simgpu_copy *request)
@@ -93,7 +95,8 @@ static void state(struct simgpu_state *out)
 		.nr_callbacks = sim.nr_callbacks,
 		.pci = (u64)pci_domain_nr(sim.pdev->bus) << 16 | pci_dev_id(sim.pdev),
 	};
-	list_for_each_entry(alloc, &sim.allocs, node) {
+	list_for_each_entry(alloc, &sim.allocs, node)
+	{
 		out->nr_allocs++;
 		out->nr_persistent += alloc->nr_persistent;
 	}
@@ -151,8 +154,16 @@ static long sim_ioctl(struct file *file, unsigned int command, unsigned long arg
 	return err;
 }
 
+static int sim_open(struct inode *inode, struct file *file)
+{
+	int err = sim_pages_open(1);
+
+	return err ?: nonseekable_open(inode, file);
+}
+
 static int sim_release(struct inode *inode, struct file *file)
 {
+	sim_pages_open(-1);
 	mutex_lock(&sim.lock);
 	sim_free_all(file);
 	mutex_unlock(&sim.lock);
@@ -161,7 +172,7 @@ static int sim_release(struct inode *inode, struct file *file)
 
 static const struct file_operations sim_ops = {
 	.owner = THIS_MODULE,
-	.open = nonseekable_open,
+	.open = sim_open,
 	.release = sim_release,
 	.unlocked_ioctl = sim_ioctl,
 };
@@ -173,6 +184,21 @@ static struct miscdevice device = {
 	.mode = 0666,
 };
 
+/* Find out where the memory is; of a device that was here before some may still be allocated. */
+static int sim_size(struct pci_dev *pdev)
+{
+	sim.start = pci_resource_start(pdev, SIM_BAR);
+	sim.bytes = pci_resource_len(pdev, SIM_BAR);
+	sim.nr_pages = (u32)(sim.bytes / SIMGPU_PAGE_BYTES);
+	if (!is_power_of_2(sim.nr_pages) || sim.bytes < 2ULL * SIM_NR_PIECES * SIM_PIECE_BYTES)
+		return -EINVAL;
+	if (!sim.used) {
+		sim.nr_free = sim.nr_pages / 2;
+		sim.used = bitmap_zalloc(sim.nr_pages, GFP_KERNEL);
+	}
+	return sim.used ? 0 : -ENOMEM;
+}
+
 static int sim_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	int err;
@@ -182,49 +208,46 @@ static int sim_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = pcim_enable_device(pdev);
 	if (err)
 		return err;
-	sim.start = pci_resource_start(pdev, BAR);
-	sim.bytes = pci_resource_len(pdev, BAR);
-	sim.nr_pages = (u32)(sim.bytes / SIMGPU_PAGE_BYTES);
-	if (!is_power_of_2(sim.nr_pages))
-		return -EINVAL;
-	/* Memory of a device that was here before may still be allocated. */
-	if (!sim.used) {
-		sim.nr_free = sim.nr_pages;
-		sim.used = bitmap_zalloc(sim.nr_pages, GFP_KERNEL);
-		if (!sim.used)
-			return -ENOMEM;
-	}
-	err = p2pmem ? pci_p2pdma_add_resource(pdev, BAR, 0, 0) : 0;
+	/* Not claimed: tests look at the memory from outside as well, and the real one does not either. */
+	err = sim_size(pdev);
 	if (err)
 		return err;
-	/* Not claimed: tests look at the memory from outside as well. */
-	sim.memory = ioremap(sim.start, sim.bytes);
-	if (!sim.memory)
-		return -ENOMEM;
+	err = sim_parts_map();
+	if (err)
+		return err;
 	sim.pdev = pdev;
+	err = sim_pages_device(false);
+	if (err)
+		goto err_unmap;
 	/* Some kernels leave the number here that an earlier registration got. */
 	device.minor = MISC_DYNAMIC_MINOR;
 	err = misc_register(&device);
-	if (err) {
-		iounmap(sim.memory);
-		sim.pdev = NULL;
-	}
+	if (err)
+		goto err_pages;
+	return 0;
+
+err_pages:
+	sim_pages_device(true);
+err_unmap:
+	sim_parts_unmap();
+	sim.pdev = NULL;
 	return err;
 }
 
 static void sim_remove(struct pci_dev *pdev)
 {
 	misc_deregister(&device);
+	/* As the real one does, with the lock of the device held. */
+	while (sim_kept())
+		msleep(20);
+	sim_pages_device(true);
 	mutex_lock(&sim.lock);
-	iounmap(sim.memory);
+	sim_parts_unmap();
 	sim.pdev = NULL;
 	mutex_unlock(&sim.lock);
 }
 
-static const struct pci_device_id ids[] = {
-	{ PCI_DEVICE(0x1af4, 0x1110) },
-	{}
-};
+static const struct pci_device_id ids[] = { { PCI_DEVICE(0x1af4, 0x1110) }, {} };
 MODULE_DEVICE_TABLE(pci, ids);
 
 static struct pci_driver sim_driver = {

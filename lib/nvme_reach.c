@@ -29,7 +29,7 @@ struct pl_nvme_ref {
 /* What a test has found, or nothing so far. */
 struct pl_nvme_route {
 	struct pl_nvme_route *next;
-	uint32_t gpu_pci;
+	uint64_t gpu_pci;
 	bool good;
 };
 

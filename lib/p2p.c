@@ -82,6 +82,7 @@ static bool hello(struct pl_p2p *p)
 		return false;
 	}
 	p->max_pin_bytes = call.max_pin_bytes;
+	p->asks_adapters = call.features & PEERLANE_FEATURE_ADAPTER;
 	return true;
 }
 
@@ -193,12 +194,14 @@ static void say_pin(struct answer *a, int err)
 		    "the memory is longer than the module pins at once");
 		break;
 	case -EBUSY:
-		SAY(a, "see peerlane-kmod(7), and dmesg",
-		    "the GPU's address range is in use in a way that conflicts");
+		SAY(a,
+		    "options nvidia NVreg_RegistryDwords=\"RmForceDisableIomapWC=1\" in "
+		    "/etc/modprobe.d, for an NVIDIA GPU; see peerlane-kmod(7), and dmesg",
+		    "the GPU's driver has mapped memory next to this in a way that conflicts");
 		break;
 	case -EOPNOTSUPP:
-		SAY(a, "load peerlane without persistent_only",
-		    "the module pins no memory in this way");
+		SAY(a, "see dmesg, and peerlane-kmod(7)",
+		    "the GPU's driver cannot pin this memory so that it stays when it is freed");
 		break;
 	case -ENODEV:
 	case -EINVAL:
@@ -303,7 +306,9 @@ void pl_p2p_judge(struct peerlane *ctx, const struct pl_seg *seg, enum peerlane_
 		      find_way(ctx, file, mem, buf, &a);
 	pthread_mutex_unlock(&ctx->p2p.lock);
 	if (out->usable)
-		SAY(&a, "", "the drive moves the data by DMA, its unaligned ends go another way");
+		SAY(&a, "",
+		    "the drive%s%s moves the data by DMA, its unaligned ends go another way",
+		    a.route->adapter[0] ? "'s RDMA adapter " : "", a.route->adapter);
 }
 
 int pl_p2p_pin_apart(struct peerlane *ctx, const struct pl_buffer *buf, struct pl_p2p_pin *pin,

@@ -33,6 +33,7 @@ struct pl_p2p {
 	enum pl_p2p_state state; /* also read without the lock */
 	int fd;
 	uint64_t max_pin_bytes;
+	bool asks_adapters; /* the module can be asked about RDMA adapters */
 	char why[160], fix[160];
 	struct pl_p2p_pin *pins;
 	unsigned int nr_pins; /* of memory that is not registered */
@@ -100,7 +101,7 @@ struct pl_p2p_pin {
 	uint64_t made_ns; /* or tried */
 	uint64_t used;
 	uint32_t handle;
-	uint32_t gpu_pci;
+	uint64_t gpu_pci;   /* domain << 16 | bus << 8 | device << 3 | function */
 	uint32_t page_kind; /* PEERLANE_PAGES_* */
 	char *map;
 	size_t map_bytes, skip;
@@ -145,13 +146,14 @@ const char *pl_p2p_trial_word(int result);
 /* Between a GPU and the drive of a file. Lives as long as the context. */
 struct pl_p2p_route {
 	struct pl_p2p_route *next;
-	uint32_t gpu_pci;
+	uint64_t gpu_pci;
 	dev_t dev;
 	unsigned int verdict; /* PEERLANE_ROUTE_* */
 	bool tested;
 	bool untested;	     /* a member of a stacked device could not be */
 	bool revoked;	     /* nothing could be told: the pin was gone */
 	unsigned int misled; /* atomic */
+	char adapter[64];    /* of RDMA, that moves the data; "" if it is the drive itself */
 	char why[160], fix[160];
 };
 

@@ -35,7 +35,7 @@ int pl_p2p_pin_make(struct pl_p2p *p, struct pl_p2p_pin *pin, unsigned int flags
 		return err;
 	}
 	pin->handle = call.handle;
-	pin->gpu_pci = call.gpu_pci;
+	pin->gpu_pci = (uint64_t)call.gpu_domain_high << 32 | call.gpu_pci;
 	pin->page_kind = call.page_kind;
 	pin->map = map;
 	pin->map_bytes = call.map_bytes;

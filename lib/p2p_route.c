@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,42 @@ static void refuse(struct pl_p2p_route *r, const char *why, const char *fix)
 	pl_text(r->fix, sizeof(r->fix), "%s", fix);
 }
 
+/* How it is called that moves the data. */
+#define DRIVE "drive"
+#define ADAPTER "drive's RDMA adapter"
+
+/* The module says that this cannot be done: a reason of the PCI device, called @who. */
+static void refuse_pci(struct pl_p2p_route *r, unsigned int reason, const char *who)
+{
+	char why[sizeof(r->why)];
+
+	switch (reason) {
+	case PEERLANE_REASON_TOPOLOGY:
+		pl_text(why, sizeof(why),
+			"the kernel does not allow transfers between this %s and GPU: no common "
+			"PCIe switch, or ACS redirects them",
+			who);
+		refuse(r, why,
+		       "put both below one switch, switch ACS off there, or load peerlane with "
+		       "pages=generic");
+		break;
+	case PEERLANE_REASON_SWIOTLB:
+		pl_text(why, sizeof(why),
+			"the kernel bounces all transfers of the %s (swiotlb=force)", who);
+		refuse(r, why, "remove swiotlb=force from the kernel's command line");
+		break;
+	case PEERLANE_REASON_DMA_MASK:
+		pl_text(why, sizeof(why), "the %s cannot address the GPU's memory: it is bounced",
+			who);
+		refuse(r, why, "let the firmware place the BAR lower, or switch the IOMMU on");
+		break;
+	default:
+		refuse(r, "the module gives a reason that this library does not know",
+		       "update libpeerlane");
+		break;
+	}
+}
+
 static void refuse_reason(struct pl_p2p_route *r, unsigned int reason)
 {
 	switch (reason) {
@@ -41,32 +78,16 @@ static void refuse_reason(struct pl_p2p_route *r, unsigned int reason)
 	case PEERLANE_REASON_NOT_PCI:
 		refuse(r, "the drive is not a PCI device", "use an NVMe drive in this machine");
 		break;
-	case PEERLANE_REASON_TOPOLOGY:
-		refuse(r,
-		       "the kernel does not allow transfers between this drive and GPU: no common "
-		       "PCIe switch, or ACS redirects them",
-		       "put both below one switch, switch ACS off there, or load peerlane with "
-		       "pages=generic");
-		break;
 	case PEERLANE_REASON_QUEUE:
 		refuse(r, "the block device does not take peer-to-peer pages",
 		       "load peerlane with pages=generic");
-		break;
-	case PEERLANE_REASON_SWIOTLB:
-		refuse(r, "the kernel bounces all transfers of the drive (swiotlb=force)",
-		       "remove swiotlb=force from the kernel's command line");
-		break;
-	case PEERLANE_REASON_DMA_MASK:
-		refuse(r, "the drive cannot address the GPU's memory: it is bounced",
-		       "let the firmware place the BAR lower, or switch the IOMMU on");
 		break;
 	case PEERLANE_REASON_REVOKED:
 		refuse(r, "the GPU memory was freed", "");
 		r->revoked = true;
 		break;
 	default:
-		refuse(r, "the module gives a reason that this library does not know",
-		       "update libpeerlane");
+		refuse_pci(r, reason, DRIVE);
 		break;
 	}
 }
@@ -99,8 +120,8 @@ static bool test(struct peerlane *ctx, struct pl_p2p_route *r, int fd, int64_t s
 
 	if (result == 0)
 		refuse(r, PL_P2P_TRIAL_FAILED, PL_P2P_TRIAL_FIX);
-	pl_log(ctx, result ? 2 : 0, "p2p: test of drive %u:%u and GPU %x: %s", major(r->dev),
-	       minor(r->dev), r->gpu_pci, pl_p2p_trial_word(result));
+	pl_log(ctx, result ? 2 : 0, "p2p: test of drive %u:%u and GPU %" PRIx64 ": %s",
+	       major(r->dev), minor(r->dev), r->gpu_pci, pl_p2p_trial_word(result));
 	return result > 0;
 }
 
@@ -115,20 +136,81 @@ struct asking {
 
 static void ask(const struct asking *a, int fd, unsigned int depth, bool member);
 
-/* A device that is not on PCI: the most likely is a drive of another machine. */
-static void refuse_far(struct pl_p2p_route *r, dev_t dev)
+/* --- drives of other machines --- */
+
+static void refuse_far(struct pl_p2p_route *r, const char *transport, enum pl_fabric_way way)
 {
-	char path[64], transport[16];
 	const char *why, *fix;
 
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(dev), minor(dev));
-	if (!pl_fabric_transport(path, transport, sizeof(transport))) {
-		refuse_reason(r, PEERLANE_REASON_NOT_PCI);
-		return;
-	}
-	pl_fabric_explain(transport, pl_fabric_software("/sys/class/infiniband"), &why, &fix);
+	pl_fabric_explain(transport, way, &why, &fix);
 	refuse(r, why, fix);
 }
+
+static void refuse_adapter(struct pl_p2p_route *r, unsigned int reason)
+{
+	if (reason == PEERLANE_REASON_NOT_PCI)
+		refuse_far(r, "rdma", PL_FABRIC_UNKNOWN);
+	else if (reason == PEERLANE_REASON_QUEUE)
+		refuse(r,
+		       "the drive is reached by network (NVMe over RDMA), and the kernel's driver "
+		       "does not take peer-to-peer pages for this adapter",
+		       "use a newer kernel (7.2 does), or load peerlane with pages=generic");
+	else if (reason == PEERLANE_REASON_REVOKED)
+		refuse_reason(r, reason);
+	else
+		refuse_pci(r, reason, ADAPTER);
+}
+
+struct far {
+	const struct asking *a;
+	struct peerlane_route call;
+};
+
+/* One of the controllers of a drive: its adapter must be able to, since the kernel may take any. */
+static void ask_controller(void *arg, const char *controller, const char *transport)
+{
+	struct far *far = arg;
+	const struct asking *a = far->a;
+	struct pl_fabric_adapter adapter;
+	struct peerlane_route call = far->call;
+
+	if (a->r->verdict == PEERLANE_ROUTE_NO)
+		return;
+	if (strcmp(transport, "rdma") != 0) {
+		refuse_far(a->r, transport, PL_FABRIC_UNKNOWN);
+	} else if (!pl_fabric_adapter("/sys", controller, &adapter)) {
+		refuse_far(a->r, transport, PL_FABRIC_UNKNOWN);
+	} else if (adapter.software) {
+		refuse_far(a->r, transport, PL_FABRIC_SOFTWARE);
+	} else if (!a->ctx->p2p.asks_adapters) {
+		refuse_far(a->r, transport, PL_FABRIC_OLD);
+	} else {
+		memcpy(a->r->adapter, adapter.name, sizeof(a->r->adapter));
+		call.adapter_pci = (uint32_t)adapter.pci;
+		call.adapter_domain_high = (uint32_t)(adapter.pci >> 32);
+		if (ioctl(a->ctx->p2p.fd, PEERLANE_IOC_ROUTE, &call))
+			refuse(a->r, strerrordesc_np(errno), "");
+		else if (call.verdict == PEERLANE_ROUTE_NO)
+			refuse_adapter(a->r, call.reason);
+		else if (call.verdict < a->r->verdict)
+			a->r->verdict = call.verdict;
+		pl_log(a->ctx, 2, "p2p: drive %u:%u is reached by RDMA adapter %s, reason %u",
+		       major(a->r->dev), minor(a->r->dev), adapter.name, call.reason);
+	}
+}
+
+/* A device that is not on PCI: the most likely is a drive of another machine. */
+static void ask_far(const struct asking *a, int fd, dev_t dev)
+{
+	struct far far = { .a = a, .call = { .handle = a->pin->handle, .fd = fd } };
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(dev), minor(dev));
+	if (!pl_fabric_each(path, ask_controller, &far))
+		refuse_reason(a->r, PEERLANE_REASON_NOT_PCI);
+}
+
+/* --- stacked devices --- */
 
 /* A device that no others lie below. */
 static void refuse_alone(struct pl_p2p_route *r, dev_t dev)
@@ -197,21 +279,28 @@ static void test_member(const struct asking *a, int fd)
 static void ask(const struct asking *a, int fd, unsigned int depth, bool member)
 {
 	struct peerlane_route call = { .handle = a->pin->handle, .fd = fd };
+	bool far;
+	dev_t dev;
 
 	if (ioctl(a->ctx->p2p.fd, PEERLANE_IOC_ROUTE, &call)) {
 		refuse(a->r, strerrordesc_np(errno), "");
-	} else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_VIRTUAL) {
-		ask_members(a, makedev(call.device_major, call.device_minor), depth);
-	} else if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_NOT_PCI) {
-		refuse_far(a->r, makedev(call.device_major, call.device_minor));
-	} else if (call.verdict == PEERLANE_ROUTE_NO) {
-		refuse_reason(a->r, call.reason);
-	} else {
-		if (call.verdict < a->r->verdict)
-			a->r->verdict = call.verdict;
-		if (member && call.verdict == PEERLANE_ROUTE_TEST)
-			test_member(a, fd);
+		return;
 	}
+	dev = makedev(call.device_major, call.device_minor);
+	if (call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_VIRTUAL) {
+		ask_members(a, dev, depth);
+		return;
+	}
+	far = call.verdict == PEERLANE_ROUTE_NO && call.reason == PEERLANE_REASON_NOT_PCI;
+	if (far)
+		ask_far(a, fd, dev);
+	else if (call.verdict == PEERLANE_ROUTE_NO)
+		refuse_reason(a->r, call.reason);
+	else if (call.verdict < a->r->verdict)
+		a->r->verdict = call.verdict;
+	if (member && (far || call.verdict == PEERLANE_ROUTE_TEST) &&
+	    a->r->verdict == PEERLANE_ROUTE_TEST)
+		test_member(a, fd);
 }
 
 /* --- the table --- */

@@ -3,6 +3,7 @@
  * Controllers that the kernel module peerlane_nvme gives to programs. The address is a PCI address
  * ("0000:01:00.0"), or the name of the device with or without "/dev/" ("peerlane-nvme0").
  */
+#include "confined.h"
 #include "mapping.h"
 #include "transports.h"
 #include "why.h"
@@ -80,6 +81,24 @@ static int find_name(const char *pci, char *name, size_t bytes)
 	return err;
 }
 
+/* The module has refused to open it: what it would take. */
+static void say_missing(const char *name)
+{
+	char path[160], words[64] = "", text[240];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/misc/%s/device/" PL_NVME_CONFINED, name);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	if (fgets(words, sizeof(words), file)) {
+		words[strcspn(words, "\n")] = '\0';
+		pl_nvme_confined_text(words, text, sizeof(text));
+		pl_nvme_why("needs %s", text);
+	}
+	fclose(file);
+}
+
 static int open_device(const char *address)
 {
 	char name[64], path[80];
@@ -106,7 +125,10 @@ static int open_device(const char *address)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
-	return errno == ENOENT || errno == ENXIO ? -ENODEV : errno == EPERM ? -EACCES : -errno;
+	err = errno;
+	if (err == EPERM)
+		say_missing(name);
+	return err == ENOENT || err == ENXIO ? -ENODEV : err == EPERM ? -EACCES : -err;
 }
 
 static int map_bar(struct kmod *k, unsigned int i)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* peerlane nvme list: the NVMe controllers of this machine, and who has them. */
 #include "commands.h"
+#include "confined.h"
 #include "host.h"
 #include "message.h"
 #include "nvme_address.h"
@@ -33,6 +34,17 @@ static void first_name(void *arg, const char *name)
 
 	if (!first[0])
 		snprintf(first, 32, "%s", name);
+}
+
+/* What it takes to open it, which the module knows. */
+static void add_privilege(struct list *l, const char *pci)
+{
+	char words[64], text[240];
+
+	if (!pl_host_line(words, sizeof(words), DEVICES "/%s/" PL_NVME_CONFINED, pci))
+		return;
+	pl_nvme_confined_text(words, text, sizeof(text));
+	pl_report_text(&l->report, "privilege", "needs", "%s", text);
 }
 
 /* What the kernel's own driver knows of it. */
@@ -96,6 +108,7 @@ static void add_device(void *arg, const char *pci)
 	pl_host_link(text, sizeof(text), DEVICES "/%s/driver", pci);
 	pl_report_text(&l->report, "driver", "driver", "%s", text[0] ? text : "none");
 	judge(l, pci, text);
+	add_privilege(l, pci);
 	describe(l, pci);
 }
 

@@ -31,14 +31,14 @@
  * mremap() and unmapped in parts. munmap() during I/O is safe: the memory stays until the
  * device is done with it.
  *
- * Memory that goes away. When the GPU's driver takes the memory back (it is freed, the GPU's owner
- * dies), the handle is revoked: mappings are emptied, DMA under way is waited for, and only
- * then is the memory let go. From then on access through the mapping raises SIGBUS, I/O into it fails
- * with EFAULT, INFO says %PEERLANE_INFO_REVOKED, and UNPIN still frees the handle.
+ * Memory that goes away. When the program frees the memory, or dies, the handle is revoked: mappings
+ * are emptied, access through them raises SIGBUS, I/O into them fails with EFAULT, INFO says
+ * %PEERLANE_INFO_REVOKED, and UNPIN still frees the handle. Freeing does not wait for DMA under way;
+ * the module keeps the memory until that has ended.
  *
- * Not possible, by design: long-term pins of the mapping (io_uring registered buffers, RDMA memory
- * regions, VFIO). They fail with EFAULT, EOPNOTSUPP or EREMOTEIO, depending on kernel and kind of
- * pages, because a pin without an end would keep the GPU's driver waiting without an end.
+ * Not possible, by design: long-term pins that write to the mapping (io_uring registered buffers, RDMA
+ * memory regions, VFIO). They fail with EFAULT, EOPNOTSUPP or EREMOTEIO, depending on kernel and kind of
+ * pages, because memory pinned without an end would be lost to the GPU.
  */
 #ifndef UAPI_PEERLANE_H
 #define UAPI_PEERLANE_H
@@ -58,10 +58,12 @@
 #define PEERLANE_FEATURE_P2PDMA (1ULL << 1)
 /* At least one provider of GPU memory is there now. */
 #define PEERLANE_FEATURE_PROVIDER (1ULL << 2)
-/* A provider can make pins of %PEERLANE_PIN_PERSISTENT now. */
+/* A provider has persistent pins. Without them nothing can be pinned: PIN fails with -EOPNOTSUPP. */
 #define PEERLANE_FEATURE_PERSISTENT (1ULL << 3)
 /* PEERLANE_IOC_ROUTE can tell that transfers would be bounced (swiotlb). */
 #define PEERLANE_FEATURE_SWIOTLB_KNOWN (1ULL << 4)
+/* PEERLANE_IOC_ROUTE takes the RDMA adapter of a drive that is reached by a network. */
+#define PEERLANE_FEATURE_ADAPTER (1ULL << 5)
 
 /**
  * struct peerlane_hello - say who one is and learn who the other is
@@ -99,10 +101,8 @@ struct peerlane_hello {
 
 /* Flags of a pin. */
 /*
- * The memory stays pinned until UNPIN or close even if the program frees it first; it is never
- * revoked. Without this flag freeing it revokes the handle. Prefer it where
- * %PEERLANE_FEATURE_PERSISTENT is there: nobody waits for anybody then. The administrator may
- * allow no other pins (-EOPNOTSUPP).
+ * The memory stays pinned, and mapped, until UNPIN or close even if the program frees it first. Without
+ * this flag freeing it revokes the handle.
  */
 #define PEERLANE_PIN_PERSISTENT (1U << 0)
 /* CPU stores through the mapping are combined (fast, weakly ordered); otherwise uncached. */
@@ -121,8 +121,11 @@ struct peerlane_hello {
  *	@address in a GPU page, so 512-byte aligned addresses stay so
  * @gpu_page_bytes: out: size of a GPU page, 65536
  * @page_kind: out: PEERLANE_PAGES_*
- * @gpu_pci: out: PCI address of the GPU: domain << 16 | bus << 8 | device << 3 | function
+ * @gpu_pci: out: PCI address of the GPU: domain << 16 | bus << 8 | device << 3 | function, of the
+ *	domain its lower 16 bits
  * @provider: out: number of the provider that pinned it
+ * @gpu_domain_high: out: the upper 16 bits of the domain; zero before the call, as older modules
+ *	insist
  * @reserved: zero
  *
  * The pages at both ends may belong to other allocations of the same program: do not touch bytes
@@ -146,7 +149,8 @@ struct peerlane_pin {
 	__u32 page_kind;
 	__u32 gpu_pci;
 	__u32 provider;
-	__u64 reserved[4];
+	__u32 gpu_domain_high;
+	__u32 reserved[7];
 };
 
 /**
@@ -205,6 +209,7 @@ struct peerlane_list {
  * @gpu_page_bytes: out: as from PIN
  * @nr_mappings: out: mappings there are of it now
  * @nr_runs: out: pieces of contiguous physical memory it consists of
+ * @gpu_domain_high: out: as from PIN
  * @reserved: zero
  *
  * Fails with -ENOENT; -EPERM: @physical was not 0 and the caller has not CAP_SYS_RAWIO;
@@ -227,7 +232,8 @@ struct peerlane_info {
 	__u32 gpu_page_bytes;
 	__u32 nr_mappings;
 	__u32 nr_runs;
-	__u64 reserved[4];
+	__u32 gpu_domain_high;
+	__u32 reserved[7];
 };
 
 /* Verdicts, for peerlane_route.verdict. */
@@ -245,7 +251,7 @@ struct peerlane_info {
 #define PEERLANE_REASON_NO_DEVICE                                                                  \
 	16			    /* the file has no single block device (btrfs, NFS, tmpfs...) */
 #define PEERLANE_REASON_VIRTUAL 17  /* md, dm, loop: ask for each member instead */
-#define PEERLANE_REASON_NOT_PCI 18  /* a real device, but not on PCI (fabrics...) */
+#define PEERLANE_REASON_NOT_PCI 18  /* a real device, but not on PCI; no adapter was named */
 #define PEERLANE_REASON_TOPOLOGY 19 /* P2PDMA pages: the kernel does not allow this pair */
 #define PEERLANE_REASON_QUEUE 20    /* P2PDMA pages: the block device's queue does not take them */
 #define PEERLANE_REASON_SWIOTLB 21  /* transfers of this device are bounced (swiotlb=force) */
@@ -265,10 +271,19 @@ struct peerlane_info {
  * @flags: out: PEERLANE_ROUTE_IOMMU and _TRANSLATED
  * @distance: out: PCI hops between the two as pci_p2pdma_distance() counts them, or -1
  * @gpu_pci: out: PCI address of the GPU, as in struct peerlane_pin
- * @device_pci: out: PCI address of the block device's controller, 0 if none
+ * @device_pci: out: PCI address of the block device's controller, or of its adapter; 0 if none
  * @device_major: out: number of the block device that was looked at, 0 if none
  * @device_minor: out: likewise
+ * @gpu_domain_high: out: as from PIN
+ * @device_domain_high: out: likewise of the device
+ * @adapter_pci: in: PCI address of the RDMA adapter by which an NVMe drive on a network is reached, as
+ *	in struct peerlane_pin; only with %PEERLANE_FEATURE_ADAPTER
+ * @adapter_domain_high: in: the upper 16 bits of its domain; both 0: none
  * @reserved: zero
+ *
+ * Which adapter reaches a drive only the caller can find out: the kernel's block devices do not say. The
+ * answer is then that for the adapter. It is not used for drives that are on PCI themselves, for
+ * devices that are not NVMe, or where there is no RDMA adapter at that address.
  *
  * A verdict of NO is a successful call. Of an NVMe drive with several paths (multipath) all are
  * looked at, and the answer is that of the worst. For a stacked device (reason VIRTUAL) open each member
@@ -287,25 +302,29 @@ struct peerlane_route {
 	__u32 device_pci;
 	__u32 device_major;
 	__u32 device_minor;
-	__u64 reserved[4];
+	__u32 gpu_domain_high;
+	__u32 device_domain_high;
+	__u32 adapter_pci;
+	__u32 adapter_domain_high;
+	__u64 reserved[2];
 };
 
 /**
  * struct peerlane_counters - what the module holds now, and what it did since it was loaded
  * @files: now: open files that said HELLO or not
- * @pins: now: pins, dead ones that wait for a device included
+ * @pins: now: pins that hold memory, dead ones that wait for a device included
  * @pinned_bytes: now: GPU memory in them
  * @mappings: now: mappings (pieces of address space)
- * @lingering: now: pins without a handle that wait until a device is done
+ * @lingering: now: pins that were given up, or whose memory was freed, and that wait until a device is done
  * @page_bytes: now: GPU address space that has page structures of ours
  * @nr_pin: so far: successful pins
  * @nr_pin_failed: so far: failed pins
  * @nr_unpin: so far: pins given back to the provider
- * @nr_revoke: so far: pins taken away by the provider
+ * @nr_revoke: so far: pins whose memory was freed first
  * @nr_mmap: so far: successful mmap() calls
  * @nr_fault: so far: faults that put a page into a mapping
  * @nr_sigbus: so far: faults that were refused
- * @nr_overdue: so far: waits for a device that took longer than the module's bound
+ * @nr_overdue: so far: pins that lingered for longer than the module's parameter overdue_ms
  * @uses: now: parts of pins that a controller driven by a program (/dev/peerlane-nvmeN) can reach
  * @reserved: zero
  *

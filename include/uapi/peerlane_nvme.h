@@ -13,9 +13,12 @@
  *	ioctl(fd, PEERLANE_NVMEDEV_IOC_MAP, &map);		memory -> addresses, and a handle
  *	ioctl(fd, PEERLANE_NVMEDEV_IOC_UNMAP, &unmap);	or just close(fd)
  *
- * WHO MAY OPEN IT CAN READ AND WRITE THE WHOLE DRIVE. If no IOMMU translates what the controller
- * addresses, it can also make the controller read and write any memory of the machine; then only
- * a process with CAP_SYS_RAWIO can open it.
+ * WHO MAY OPEN IT CAN READ AND WRITE THE WHOLE DRIVE. It can also make the controller read and write
+ * any address that the controller reaches. So only a process with CAP_SYS_RAWIO can open it, others get
+ * -EPERM, unless the machine confines the controller to what was mapped for it. The attribute
+ * peerlane_confined of the PCI device is "yes" then, or words for what is missing: "untranslated" no IOMMU
+ * translates its addresses, "lazy" unmapped ones are forgotten late, "shared-group" its IOMMU group has
+ * other devices, "interrupts" these are not remapped.
  *
  * Rules that hold everywhere:
  * - One open file at a time; a second open() fails with -EBUSY. Others get theirs by GRANT.
@@ -39,7 +42,8 @@
  * controller is done with it, or when the owner's own file is closed, which stops the controller
  * first. From then on the descriptor is as that of a device that is gone. When memory of a GPU goes away
  * that a client has mapped, the owner is asked first, by poll() and LEAVING, to revoke that client; so
- * the others go on. Only if it does not within ten seconds is the controller stopped. Doorbells of several queues
+ * the others go on. Only if it does not in time (leave_ms, a parameter of peerlane.ko: ten seconds) is the
+ * controller stopped. Doorbells of several queues
  * share a page, and a client writes addresses into its queues that nobody checks: with a translating
  * IOMMU those of all that is mapped for the controller are possible, without one, all. So a client is
  * trusted as far as the device goes; what it does not get are registers, resets and admin commands.

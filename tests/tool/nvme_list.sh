@@ -25,6 +25,7 @@ device 0000:03:00.0 0x010802 vfio-pci
 device 0000:04:00.0 0x010802 none
 device 0000:05:00.0 0x030000 nvidia
 ln -s ../../../../kernel/iommu_groups/17 root/sys/bus/pci/devices/0000:03:00.0/iommu_group
+confined=root/sys/bus/pci/devices/0000:02:00.0/peerlane_confined
 nvme=root/sys/bus/pci/devices/0000:01:00.0/nvme/nvme3
 mkdir -p $nvme
 echo 'Fast Drive   ' >$nvme/model
@@ -40,6 +41,21 @@ json '[c["usable"] for c in d["controllers"]] == [False, True, True, False]'
 json 'd["controllers"][0]["kernel_name"] == "nvme3" and d["controllers"][0]["model"] == "Fast Drive"'
 json 'd["controllers"][1]["address"] == "kmod:0000:02:00.0" and "why" not in d["controllers"][1]'
 json 'd["controllers"][2]["iommu_group"] == "17" and d["controllers"][2]["driver"] == "vfio-pci"'
+
+# What the module says is missing, with what helps.
+json '"privilege" not in d["controllers"][1]'
+echo yes >$confined
+PEERLANE_ROOT=$dir/root expect 0 "$tool" nvme list
+says out 'nothing but the right to open its device'
+echo 'lazy shared-group interrupts' >$confined
+PEERLANE_ROOT=$dir/root expect 0 "$tool" nvme list --json
+json 'd["controllers"][1]["privilege"].startswith("CAP_SYS_RAWIO: the IOMMU forgets late (boot with iommu.strict=1); ")'
+json 'd["controllers"][1]["privilege"].count(";") == 2 and d["controllers"][1]["privilege"][-1] == ")"'
+json '"translates" not in d["controllers"][1]["privilege"]'
+echo 'untranslated shared-group interrupts' >$confined
+PEERLANE_ROOT=$dir/root expect 0 "$tool" nvme list
+says out 'CAP_SYS_RAWIO: no IOMMU translates (boot with intel_iommu=on iommu.passthrough=0); '
+says out 'no interrupt remapping (a setting of the firmware)'
 
 # identified ADDRESS WHY: what is wrong with an address.
 identified() {

@@ -22,7 +22,8 @@ static struct {
 	uint64_t features;
 	unsigned int verdict, reason;
 	int fd;
-	unsigned int nr_opened, nr_pinned, nr_unpinned;
+	uint32_t domain_high; /* of the GPU */
+	unsigned int nr_opened, nr_pinned, nr_unpinned, nr_asked;
 } device;
 
 int open(const char *path, int flags, ...)
@@ -72,11 +73,13 @@ static int play(unsigned long request, void *arg)
 		pin->skip_bytes = pin->address % 65536;
 		pin->map_bytes = (pin->skip_bytes + pin->length + 65535) / 65536 * 65536;
 		pin->gpu_pci = 0x100;
+		pin->gpu_domain_high = device.domain_high;
 		return 0;
 	case PEERLANE_IOC_UNPIN:
 		device.nr_unpinned++;
 		return 0;
 	case PEERLANE_IOC_ROUTE:
+		device.nr_asked++;
 		route->verdict = device.verdict;
 		route->reason = device.reason;
 		return 0;
@@ -202,17 +205,17 @@ static void test_pin(void **state)
 {
 	static const struct {
 		int err;
-		const char *reason;
-	} cases[] = { { EBUSY, "conflicts" },
-		      { EINVAL, "can pin this memory" },
-		      { EOPNOTSUPP, "in this way" },
-		      { EIO, "could not be pinned" } };
+		const char *reason, *fix;
+	} cases[] = { { EBUSY, "conflicts", "RmForceDisableIomapWC=1\"" },
+		      { EINVAL, "can pin this memory", "" },
+		      { EOPNOTSUPP, "stays when it is freed", "" },
+		      { EIO, "could not be pinned", "" } };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		device.nr_opened = 0;
 		device.pin_errno = cases[i].err;
-		refused(cases[i].reason, "");
+		refused(cases[i].reason, cases[i].fix);
 	}
 }
 
@@ -240,6 +243,27 @@ static void test_route(void **state)
 		device.reason = cases[i].reason;
 		refused(cases[i].text, cases[i].fix);
 	}
+}
+
+/* GPUs whose addresses differ only in the upper half of the domain are two. */
+static void test_domains(void **state)
+{
+	void *other;
+
+	(void)state;
+	device.reason = PEERLANE_REASON_SWIOTLB;
+	begin(0, O_RDWR | O_DIRECT);
+	says(PEERLANE_READ, 0, "swiotlb", "command line");
+	says(PEERLANE_READ, 0, "swiotlb", "command line");
+	assert_int_equal(device.nr_asked, 1);
+	device.domain_high = 1;
+	device.reason = PEERLANE_REASON_DMA_MASK;
+	assert_int_equal(peerlane_gpu_alloc(ctx, 0, BYTES, &other), 0);
+	assert_int_equal(peerlane_gpu_free(ctx, memory), 0);
+	memory = other;
+	says(PEERLANE_READ, 0, "cannot address", "IOMMU");
+	assert_int_equal(device.nr_asked, 2);
+	end();
 }
 
 /* The mapping is not the GPU's memory: the test finds out, whatever the module says. */
@@ -318,8 +342,8 @@ static bool make_file(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		P2P_TEST(no_device), P2P_TEST(hello),	  P2P_TEST(pin),
-		P2P_TEST(route),     P2P_TEST(self_test), P2P_TEST(request),
+		P2P_TEST(no_device), P2P_TEST(hello),	  P2P_TEST(pin),     P2P_TEST(route),
+		P2P_TEST(domains),   P2P_TEST(self_test), P2P_TEST(request),
 	};
 	int status;
 
