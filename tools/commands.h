@@ -34,5 +34,6 @@ extern const struct pl_command pl_command_nvme_serve;
 extern const struct pl_command pl_command_nvme_unbind;
 extern const struct pl_command pl_command_nvme_verify;
 extern const struct pl_command pl_command_nvme_write;
+extern const struct pl_command pl_command_prove;
 
 #endif

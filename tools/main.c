@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 static const struct pl_command *const commands[] = {
-	&pl_command_check, &pl_command_bench, &pl_command_cp,
-	&pl_command_stat,  &pl_command_model, &pl_command_nvme,
+	&pl_command_check, &pl_command_bench, &pl_command_cp,	 &pl_command_stat,
+	&pl_command_model, &pl_command_nvme,  &pl_command_prove,
 };
 
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))

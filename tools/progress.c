@@ -59,6 +59,21 @@ void pl_progress_show(struct pl_progress *p, uint64_t done_bytes)
 	line_shown = true;
 }
 
+void pl_progress_count(const char *what, unsigned int done, unsigned int total)
+{
+	static uint64_t shown_ns;
+	uint64_t now;
+
+	if (!pl_progress_wanted())
+		return;
+	now = pl_progress_now();
+	if (now < shown_ns + EVERY_NS)
+		return;
+	shown_ns = now;
+	fprintf(stderr, "\r\033[K%s %u of %u", what, done, total);
+	line_shown = true;
+}
+
 void pl_progress_clear(void)
 {
 	if (!line_shown)

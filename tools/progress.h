@@ -22,6 +22,8 @@ bool pl_progress_wanted(void);
 void pl_progress_start(struct pl_progress *p, const char *what, uint64_t total_bytes);
 /* Redraws a few times a second at most; cheap when nothing is to be shown. */
 void pl_progress_show(struct pl_progress *p, uint64_t done_bytes);
+/* The same of rounds. */
+void pl_progress_count(const char *what, unsigned int done, unsigned int total);
 /* Removes the line, if there is one. */
 void pl_progress_clear(void);
 

@@ -30,7 +30,7 @@ offers() {
 }
 
 touch 'a file'
-offers '' -- check bench cp stat model nvme help
+offers '' -- check bench cp stat model nvme prove help
 offers be -- bench
 offers --v -- --version
 offers help c -- check cp
@@ -50,6 +50,10 @@ offers bench --op '' -- read write randread randwrite
 offers check --backend s -- sim
 offers cp --no -- --no-verify
 offers cp a -- 'a file'
+offers prove --r -- --report --rounds --reuse
+offers prove --backend '' -- cuda simgpu
+offers prove a -- 'a file'
+offers prove --report a -- 'a file'
 offers bench --plot a -- 'a file'
 # Processes that use the library, and no others.
 "$tool" bench --create --bytes 4M --repeat 1 used >out 2>err

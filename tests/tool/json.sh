@@ -78,6 +78,8 @@ keep 0 bench-gpu-file-given bench gpu file --json --repeat 1 --threads 4 --count
 for what in sum scan bfs; do
 	keep 0 bench-gpu-$what bench gpu $what --json --repeat 1 --threads 4,8 --bytes 64K --cache 32K
 done
+# Without the module it says what is missing.
+keep 2 prove prove --json --size 16M --report report scratch
 "$tool" bench --repeat 1 --size 4K --bytes 100T file >/dev/null 2>&1 </dev/null &
 job=$!
 wait_for busy $job

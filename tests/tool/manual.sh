@@ -11,13 +11,14 @@ page_of() {
 	'bench gpu'*) page=peerlane-bench-gpu.1 ;;
 	nvme*) page=peerlane-nvme.1 ;;
 	model*) page=peerlane-model.1 ;;
+	prove) page=peerlane-prove.1 ;;
 	*) page=peerlane.1 ;;
 	esac
 	page=$source_dir/man/$page
 }
 commands=(check bench 'bench gpu ring' 'bench gpu read' 'bench gpu file' 'bench gpu array'
 	'bench gpu mixed' 'bench gpu sum' 'bench gpu scan' 'bench gpu bfs' cp stat 'nvme bind' 'nvme unbind' 'nvme list' 'nvme identify' 'nvme read'
-	'nvme write' 'nvme verify' 'nvme latency' 'nvme perf' 'model ls' 'model load' 'model verify' 'model cp')
+	'nvme write' 'nvme verify' 'nvme latency' 'nvme perf' 'model ls' 'model load' 'model verify' 'model cp' prove)
 
 # A command may have two words.
 in_help() {
@@ -50,6 +51,6 @@ for command in "${commands[@]}"; do
 done
 
 if command -v mandoc >/dev/null; then
-	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane{,-bench-gpu,-model,-nvme}.1 "$source_dir"/man/peerlane-json.5 >out || fail "mandoc: $(cat out)"
+	mandoc -Tlint -Wwarning "$source_dir"/man/peerlane{,-bench-gpu,-model,-nvme,-prove}.1 "$source_dir"/man/peerlane-json.5 >out || fail "mandoc: $(cat out)"
 fi
 finish

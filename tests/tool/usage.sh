@@ -12,7 +12,7 @@ says out stat
 expect 0 "$tool" help
 expect 2 "$tool"
 says err 'usage:'
-for command in check bench cp stat; do
+for command in check bench cp stat prove; do
 	expect 0 "$tool" help "$command"
 	cp out help
 	expect 0 "$tool" "$command" --help
@@ -88,6 +88,13 @@ expect 2 "$tool" bench
 says err 'missing'
 expect 2 "$tool" cp one
 says err 'missing'
+expect 2 "$tool" prove
+says err 'missing'
+expect 2 "$tool" prove --size 1M x
+says err "--size: '1M' is not between 16M and 1T"
+expect 2 "$tool" prove --rounds 0 x
+expect 2 "$tool" prove --backend sim x
+says err "'sim'"
 expect 2 "$tool" bench --size
 says err "'--size' needs"
 expect 2 "$tool" bench --size 4Q file
