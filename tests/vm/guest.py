@@ -12,6 +12,8 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 FUZZ_SECONDS = int(os.environ.get("VM_FUZZ_SECONDS", "8"))
 # How often loops go round; 0: as often as each of them thinks right for every day.
 ROUNDS = int(os.environ.get("VM_ROUNDS", "0"))
+# Where random numbers begin, in tests that print it.
+SEED = os.environ.get("VM_SEED", "")
 # What takes longer than this many seconds hangs: a test, a boot, and what is asked for beyond the usual
 # in each test. A round of some loops takes seconds where much else is going on.
 TEST_SECONDS = 200
@@ -26,7 +28,7 @@ WHY_SECONDS = 30
 # Programs of examples/ that the tests run.
 EXAMPLES = ("file_to_gpu", "pin_mmap")
 # What the tests need of the kernel's own modules.
-MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs")
+MODULES = ("nvme", "ext4", "crc32c_generic", "md_mod", "raid0", "xfs", "fuse")
 # ...and those of the layout "below", which take their time to start.
 MODULES_BELOW = ("btrfs", "dm_mod", "raid1", "loop", "sd_mod", "scsi_debug", "am53c974")
 # ...and for drives over a network; the tests of those load them.
@@ -80,7 +82,7 @@ def build_programs(lab):
          "-I", os.path.join(TOP, "nvme"))
     link(os.path.join(lab.build, "peerlane"), sorted(glob.glob(os.path.join(TOP, "tools/*.c"))),
          [config, library, "-ljson-c", "-lm"], "-I", os.path.join(TOP, "lib"),
-         "-I", os.path.dirname(header))
+         "-I", os.path.join(TOP, "nvme"), "-I", os.path.dirname(header))
     for name in EXAMPLES:
         link(os.path.join(lab.build, name), [os.path.join(TOP, "examples", name + ".c")], [library])
 
@@ -170,6 +172,8 @@ def devices(layout, images):
                 "-device", "pcie-root-port,id=portdrive,bus=rp,addr=0.0,multifunction=on,slot=2",
                 "-device", "pcie-root-port,id=portgpu,bus=rp,addr=0.1,slot=3,pref64-reserve=1G"]
         out += devices_below(images)
+    if layout.functions:
+        ports = {"raid0": ",addr=10.0,multifunction=on", "raid1": ",addr=10.1"}
     for number, (name, drive) in enumerate(images.drives):
         bus = f",bus=port{number}" if layout.switch else ports.get(name, "")
         if layout.switch:
@@ -180,6 +184,8 @@ def devices(layout, images):
     if layout.switch:
         out += ["-device", "xio3130-downstream,id=portgpu,bus=up,chassis=9"]
         ports["gpu"] = ",bus=portgpu"
+    if layout.adapter:
+        out += ["-device", "edu"]
     out += ["-object",
             f"memory-backend-file,id=gpu,share=on,mem-path={images.bar},size={images.bar_bytes}",
             "-device", "ivshmem-plain,memdev=gpu" + ports.get("gpu", "")]
@@ -201,7 +207,7 @@ def qemu_command(lab, kernel, boot, images, work):
               "log_buf_len=8M", "printk.devkmsg=on", boot.layout.append,
               "pl.tests=" + ",".join(boot.tests), f"pl.drives={nr_disks(boot, images)}",
               "pl.below=1 pl.scsi_debug=dev_size_mb=4" if boot.layout.below else "",
-              f"pl.fuzz={FUZZ_SECONDS}", f"pl.rounds={ROUNDS}", f"pl.limit={test_limit(kernel)}"]
+              f"pl.fuzz={FUZZ_SECONDS}", f"pl.rounds={ROUNDS}", f"pl.seed={SEED}", f"pl.limit={test_limit(kernel)}"]
     append += [f"pl.{module}=" + ",".join(values)
                for module, values in boot.parameters.items() if values]
     results = os.path.join(work, "results.txt")

@@ -39,6 +39,31 @@ vm_kernels() {
 vm_root() { echo "$vm_cache/kernel/$1/root"; }
 vm_release() { cat "$vm_cache/kernel/$1/release"; }
 
+# make for a kernel, with the compiler it needs: vm_make NAME TOOLS DIRECTORY ARGUMENT...
+# In the arguments @KDIR@ are the kernel's headers and @DIR@ is the directory, which lies elsewhere for
+# compilers in a tree of their own: $vm_inside, if not empty.
+vm_make() {
+	local kdir tools=$2 dir=$3 root=$vm_cache/tools/$2 rc=0 args=("${@:4}")
+	kdir=/usr/src/linux-headers-$(vm_release "$1")
+	vm_inside=
+	if [ "$tools" = host ] || [ "$tools" = source ]; then
+		args=("${args[@]//@KDIR@/$(vm_root "$1")$kdir}")
+		make -j"$(nproc)" "${args[@]//@DIR@/$dir}"
+		return
+	fi
+	# A tree of its own for each caller's sources; the kernel's tools look at /proc.
+	vm_inside=$root/build/$(echo "$dir" | cksum | cut -d' ' -f1)
+	mkdir -p "$vm_inside"
+	cp -pR "$dir/." "$vm_inside/"
+	args=("${args[@]//@KDIR@/$kdir}")
+	# shellcheck disable=SC2016 # for the inner shell
+	unshare -m sh -c 'mount -t proc proc "$1/proc" && mount -t tmpfs tmpfs "$1/dev" &&
+		mknod -m 666 "$1/dev/null" c 1 3 && shift && exec chroot "$@"' sh "$root" "$root" \
+		make -j"$(nproc)" "${args[@]//@DIR@/${vm_inside#"$root"}}" || rc=$?
+	cp -pR "$vm_inside/." "$dir/"
+	return $rc
+}
+
 # Why the lab cannot run here; nothing and 1 when it can.
 vm_why_not() {
 	local tool

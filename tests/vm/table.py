@@ -46,11 +46,13 @@ class Layout:
         self.switch = "switch" in options
         self.iommu = "iommu" in options
         self.raid = "raid" in options
+        self.functions = "functions" in options
         self.xfs = "xfs" in options
         self.below = "below" in options
-        values = dict(option.split("=", 1) for option in options if "=" in option)
-        self.cpu = values.get("cpu", "qemu64")
-        self.append = values.get("append", "")
+        self.adapter = "adapter" in options
+        values = [option.split("=", 1) for option in options if "=" in option]
+        self.cpu = dict(values).get("cpu", "qemu64")
+        self.append = " ".join(value for name, value in values if name == "append")
 
 
 class Boot:
@@ -71,10 +73,10 @@ class Boot:
 
     @staticmethod
     def names(kernels):
-        """Those for this run: a plus is for all but quick runs, a star for full runs only."""
+        """Those for this run: a plus or an exclamation mark is for all but quick runs, a star for full runs only."""
         full, quick = (os.environ.get(name, "") not in ("", "0") for name in ("VM_FULL", "VM_QUICK"))
-        left_out = "" if full else "*+" if quick else "*"
-        return [name.rstrip("*+") for name in kernels.split(",") if name[-1] not in left_out]
+        left_out = "" if full else "*+!" if quick else "*"
+        return [name.rstrip("*+!") for name in kernels.split(",") if name[-1] not in left_out]
 
     def wants(self, kernel):
         return kernel.name in self.kernels

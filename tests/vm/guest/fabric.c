@@ -65,12 +65,18 @@ static void shell(const char *line)
 
 /* --- what is below --- */
 
-static void load_modules(void)
+static void load_modules(const char *adapter)
 {
+	char line[200];
+
 	if (!access("/dev/nvme-fabrics", F_OK))
 		return;
 	/* Some are loaded already, or built in. */
-	(void)!system("while read -r m; do insmod /m/$m 2>/dev/null; done </m/list-fabrics");
+	snprintf(line, sizeof(line),
+		 "sed s/rdma_rxe.ko/%s/ /m/list-fabrics | "
+		 "while read -r m; do insmod /m/$m 2>/dev/null; done",
+		 adapter);
+	(void)!system(line);
 	expect(!mount("config", "/sys/kernel/config", "configfs", 0, NULL));
 	shell("ifconfig lo up && ifconfig dummy0 " RDMA_ADDRESS " netmask 255.255.255.0 up");
 }
@@ -172,12 +178,12 @@ void fabric_cable(const struct fabric *fabric, bool plugged)
 	}
 }
 
-void fabric_start(struct fabric *fabric, const char *transport)
+static void start(struct fabric *fabric, const char *transport, const char *adapter)
 {
 	size_t i;
 
 	*fabric = (struct fabric){ .transport = transport, .controller = -1 };
-	load_modules();
+	load_modules(adapter);
 	if (!strcmp(transport, "rdma"))
 		make_adapter();
 	expect(!umount("/mnt"));
@@ -194,13 +200,40 @@ void fabric_start(struct fabric *fabric, const char *transport)
 	fabric_export(true);
 }
 
+void fabric_start(struct fabric *fabric, const char *transport)
+{
+	start(fabric, transport, "rdma_rxe.ko");
+}
+
+void fabric_start_dma(struct fabric *fabric)
+{
+	start(fabric, "rdma", strrchr(DMA_ADAPTER, '/') + 1);
+}
+
 void fabric_mount(void)
 {
 	char name[64], path[80];
 
+	/* Waits until it can be opened. */
+	close(fabric_open("fs0", O_RDONLY));
 	fabric_name("fs0", name, sizeof(name));
 	snprintf(path, sizeof(path), "/dev/%s", name);
 	expect(!mount(path, "/mnt", "ext4", 0, NULL));
+}
+
+void fabric_unmount(void)
+{
+	int err = 0, i;
+
+	/* What is left of an io_uring that was closed has the file for a while. */
+	for (i = 0; i < 1200; i++) {
+		err = umount("/mnt") ? errno : 0;
+		if (err != EBUSY)
+			break;
+		sleep_ms(50);
+	}
+	if (err)
+		fail("umount: errno %d", err);
 }
 
 void fabric_stop(struct fabric *fabric)

@@ -9,6 +9,9 @@
 
 #include "guest.h"
 
+/* The adapter of tests/vm/adapter, which has a PCI device: this must be there. */
+#define DMA_ADAPTER "/m/rdma_rxe_dma.ko"
+
 /**
  * struct fabric - a target and the connection to it
  * @transport: "tcp" or "rdma"
@@ -21,6 +24,8 @@ struct fabric {
 
 /* Load what is needed and export the drives raw0, fs0 and slow0; fs0 is not at /mnt any more. */
 void fabric_start(struct fabric *fabric, const char *transport);
+/* The same by RDMA, whose adapter is that of DMA_ADAPTER. Only in a boot that has no other. */
+void fabric_start_dma(struct fabric *fabric);
 /* Connect. The connection is patient with a target that does not answer. */
 void fabric_connect(struct fabric *fabric);
 /*
@@ -39,8 +44,19 @@ void drive_path(const char *serial, char *path, size_t bytes);
 void fabric_name(const char *drive, char *name, size_t bytes);
 int fabric_open(const char *drive, int flags);
 
+/* --- fabric_io.c --- */
+
+/* Pieces of several alignments, all under way at once, between a drive and a mapping; they are compared. */
+#define FABRIC_PIECES 16u
+#define FABRIC_PIECE (96 * KIB)
+#define FABRIC_STEP (FABRIC_PIECE + 512)
+void fabric_pieces(int fd, char *map, size_t offset, bool write);
+
+/* --- fabric.c --- */
+
 /* Its file system over the network at /mnt, to be unmounted before the end. */
 void fabric_mount(void);
+void fabric_unmount(void);
 
 /*
  * Ends memory that was written to a drive over TCP. Packets refer to its pages, and the kernel may keep

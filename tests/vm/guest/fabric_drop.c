@@ -198,7 +198,7 @@ static void again(struct fabric *fabric, struct engine *e, const unsigned char *
 	fabric_disconnect(fabric);
 }
 
-static int drop(const char *transport)
+static int drop(const char *transport, bool dma)
 {
 	int fd = drive_open("slow0", O_RDONLY | O_DIRECT);
 	unsigned char *data = host_alloc(PART_BYTES);
@@ -208,7 +208,10 @@ static int drop(const char *transport)
 
 	expect(pread(fd, data, PART_BYTES, 0) == (ssize_t)PART_BYTES);
 	close(fd);
-	fabric_start(&fabric, transport);
+	if (dma)
+		fabric_start_dma(&fabric);
+	else
+		fabric_start(&fabric, transport);
 	engine_open(&e);
 	for (enum cut cut = 0; cut < NR_CUTS; cut++) {
 		failed += one(&fabric, &e, cut, data);
@@ -225,10 +228,16 @@ static int drop(const char *transport)
 
 int test_fabric_drop_tcp(void)
 {
-	return drop("tcp");
+	return drop("tcp", false);
 }
 
 int test_fabric_drop_rdma(void)
 {
-	return drop("rdma");
+	return drop("rdma", false);
+}
+
+/* The same where the adapter is given the addresses of GPU memory, by the library too. */
+int test_fabric_drop_dma(void)
+{
+	return access(DMA_ADAPTER, F_OK) ? 77 : drop("rdma", true);
 }

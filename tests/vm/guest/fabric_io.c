@@ -4,46 +4,43 @@
  * pages, refused where it does not, and always right through the library.
  */
 #include <liburing.h>
-#include <sys/mount.h>
 
 #include "engine.h"
 #include "fabric.h"
 
 #define BYTES (2 * MIB)
 
-#define NR_PIECES 16u
-#define PIECE (96 * KIB)
-#define STEP (PIECE + 512)
-
-/* Pieces of several alignments, all under way at once. */
-static void pieces(int fd, char *map, size_t offset, bool write)
+void fabric_pieces(int fd, char *map, size_t offset, bool write)
 {
 	struct io_uring_cqe *cqe;
 	struct io_uring ring;
 	char *want;
 	size_t i;
 
-	expect(io_uring_queue_init(NR_PIECES, &ring, 0) == 0);
-	for (i = 0; i < NR_PIECES; i++) {
+	expect(io_uring_queue_init(FABRIC_PIECES, &ring, 0) == 0);
+	for (i = 0; i < FABRIC_PIECES; i++) {
 		struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
 
 		if (write)
-			io_uring_prep_write(sqe, fd, map + i * STEP, PIECE, offset + i * STEP);
+			io_uring_prep_write(sqe, fd, map + i * FABRIC_STEP, FABRIC_PIECE,
+					    offset + i * FABRIC_STEP);
 		else
-			io_uring_prep_read(sqe, fd, map + i * STEP, PIECE, offset + i * STEP);
+			io_uring_prep_read(sqe, fd, map + i * FABRIC_STEP, FABRIC_PIECE,
+					   offset + i * FABRIC_STEP);
 	}
-	expect(io_uring_submit(&ring) == NR_PIECES);
-	for (i = 0; i < NR_PIECES; i++) {
+	expect(io_uring_submit(&ring) == FABRIC_PIECES);
+	for (i = 0; i < FABRIC_PIECES; i++) {
 		expect(io_uring_wait_cqe(&ring, &cqe) == 0);
-		if (cqe->res != (int)PIECE)
+		if (cqe->res != (int)FABRIC_PIECE)
 			fail("piece %zu: %d", i, cqe->res);
 		io_uring_cqe_seen(&ring, cqe);
 	}
 	io_uring_queue_exit(&ring);
-	want = host_alloc(PIECE);
-	for (i = 0; i < NR_PIECES; i++) {
-		expect(pread(fd, want, PIECE, (off_t)(offset + i * STEP)) == (ssize_t)PIECE);
-		expect(memcmp(map + i * STEP, want, PIECE) == 0);
+	want = host_alloc(FABRIC_PIECE);
+	for (i = 0; i < FABRIC_PIECES; i++) {
+		expect(pread(fd, want, FABRIC_PIECE, (off_t)(offset + i * FABRIC_STEP)) ==
+		       (ssize_t)FABRIC_PIECE);
+		expect(memcmp(map + i * FABRIC_STEP, want, FABRIC_PIECE) == 0);
 	}
 	free(want);
 }
@@ -69,14 +66,15 @@ static void into_pages(int fd, size_t write_at)
 	} else {
 		/* The first half is written to the drive, the second read from it. */
 		expect(pwrite(fd, memory.map, BYTES, (off_t)write_at) == (ssize_t)BYTES);
-		pieces(fd, memory.map, write_at + BYTES, true);
-		pieces(fd, memory.map + BYTES, 512, false);
+		fabric_pieces(fd, memory.map, write_at + BYTES, true);
+		fabric_pieces(fd, memory.map + BYTES, 512, false);
 		expect(pread(fd, memory.map + BYTES, BYTES, MIB) == (ssize_t)BYTES);
 		expect(pread(fd, want + BYTES, BYTES, MIB) == (ssize_t)BYTES);
 		say_bar(&memory, BYTES, BYTES, "raw0", MIB);
 		say_disk("raw0", write_at, BYTES, &memory, 0);
-		for (size_t i = 0; i < NR_PIECES; i++)
-			say_disk("raw0", write_at + BYTES + i * STEP, PIECE, &memory, i * STEP);
+		for (size_t i = 0; i < FABRIC_PIECES; i++)
+			say_disk("raw0", write_at + BYTES + i * FABRIC_STEP, FABRIC_PIECE, &memory,
+				 i * FABRIC_STEP);
 	}
 	gpu_copy(memory.gpu, memory.address, seen, 2 * BYTES, false);
 	expect(memcmp(seen, want, 2 * BYTES) == 0);
@@ -185,7 +183,7 @@ static int over(const char *transport, size_t write_at, const char *name)
 	expect(p2p_bytes(&e) == 0);
 	engine_close(&e);
 	close(fd);
-	expect(!umount("/mnt"));
+	fabric_unmount();
 	/* Of drives; what the CPU copies is not counted. */
 	say_direct(0);
 	fabric_stop(&fabric);

@@ -138,8 +138,16 @@ void say_disk(const char *what, size_t offset, size_t bytes, const struct memory
 /* Reads of a slow drive into memory, all under way at once. */
 struct slow;
 struct slow *slow_start(char *to, size_t bytes, size_t piece);
+bool slow_done(struct slow *slow);
 /* Wait for all; returns how many failed. */
 int slow_finish(struct slow *slow);
+
+/* Does the GPU give somebody else a page of this memory, which was freed? */
+bool pages_reused(struct memory *memory);
+/* Wait until a mapping whose memory was freed is empty. */
+void wait_sigbus(const volatile char *at);
+/* Wait until no pin holds memory, and until the GPU has got back what was freed. */
+void wait_given_back(struct memory *memory);
 
 /* The process runs @child, which must end with 0; or it is killed after @kill_ms unless that is 0. */
 bool raises_sigbus(const volatile char *at);
@@ -174,12 +182,37 @@ int test_revoke_in_flight(void);
 int test_revoke_loop(void);
 int test_revoke_spliced(void);
 int test_persistent(void);
-int test_persistent_only(void);
+int test_no_persistent(void);
+int test_rules_errors(void);
+int test_rules_kinds(void);
+int test_rules_room(void);
+int test_rules_put(void);
+int test_rules_missed(void);
+int test_rules_reused(void);
 int test_shared(void);
 int test_provider_faults(void);
 int test_unbind_in_flight(void);
 int test_unload_refused(void);
+int test_bar_places(void);
+int test_bar_sections(void);
+int test_bar_unbind_loop(void);
+int test_taken_close(void);
+int test_taken_in_flight(void);
+int test_taken_exit(void);
+int test_taken_heir(void);
 int test_fuzz(void);
+int test_owner_fork(void);
+int test_owner_passed(void);
+int test_owner_worker(void);
+int test_owner_exec(void);
+int test_owner_killed(void);
+int test_owner_exit(void);
+int test_owner_threads(void);
+int test_owner_unload(void);
+int test_holder_pipe(void);
+int test_holder_fuse(void);
+int test_holder_vfio(void);
+int test_storm(void);
 int test_engine_ext4(void);
 int test_engine_xfs(void);
 int test_engine_batch(void);
@@ -210,6 +243,9 @@ int test_engine_unload(void);
 int test_engine_gpu_gone(void);
 int test_fabric_tcp(void);
 int test_fabric_rdma(void);
+int test_fabric_dma(void);
+int test_fabric_dma_refused(void);
+int test_fabric_drop_dma(void);
 int test_fabric_drop_tcp(void);
 int test_fabric_drop_rdma(void);
 int test_engine_stream(void);
@@ -217,10 +253,19 @@ int test_engine_cufile(void);
 int test_engine_cost(void);
 int test_example_pin_mmap(void);
 int test_example_file_to_gpu(void);
+int test_prove(void);
+int test_prove_bounced(void);
+int test_prove_wrong_data(void);
+int test_prove_wrong_memory(void);
+int test_prove_log(void);
+int test_prove_stopped(void);
 int test_nvme_refused(void);
 int test_nvme_kmod_io(void);
 int test_nvme_kmod_rules(void);
 int test_nvme_kmod_limits(void);
+int test_nvme_kmod_confined(void);
+int test_nvme_kmod_intx(void);
+int test_nvme_kmod_begin(void);
 int test_nvme_kmod_fuzz(void);
 int test_nvme_kmod_kill(void);
 int test_nvme_kmod_freed(void);
@@ -232,6 +277,7 @@ int test_nvme_kmod_warps(void);
 int test_nvme_serve_io(void);
 int test_nvme_serve_kill(void);
 int test_nvme_serve_rules(void);
+int test_nvme_serve_silent(void);
 int test_nvme_vfio_driver(void);
 int test_nvme_vfio_io(void);
 int test_nvme_vfio_kill(void);

@@ -6,7 +6,7 @@
  *   vmtest bar       print where the GPU's memory is
  *   vmtest idle      wait until the module holds nothing; fails when that does not happen
  */
-#include "guest.h"
+#include "kept.h"
 
 struct test {
 	const char *name;
@@ -39,13 +39,38 @@ static const struct test tests[] = {
 	{ "revoke_in_flight", test_revoke_in_flight },
 	{ "revoke_loop", test_revoke_loop },
 	{ "revoke_spliced", test_revoke_spliced },
-	{ "persistent_only", test_persistent_only },
+	{ "no_persistent", test_no_persistent },
+	{ "rules_errors", test_rules_errors },
+	{ "rules_kinds", test_rules_kinds },
+	{ "rules_room", test_rules_room },
+	{ "rules_put", test_rules_put },
+	{ "rules_missed", test_rules_missed },
+	{ "rules_reused", test_rules_reused },
 	{ "persistent", test_persistent },
 	{ "shared", test_shared },
 	{ "provider_faults", test_provider_faults },
 	{ "unbind_in_flight", test_unbind_in_flight },
 	{ "unload_refused", test_unload_refused },
+	{ "bar_places", test_bar_places },
+	{ "bar_sections", test_bar_sections },
+	{ "bar_unbind_loop", test_bar_unbind_loop },
+	{ "taken_close", test_taken_close },
+	{ "taken_in_flight", test_taken_in_flight },
+	{ "taken_exit", test_taken_exit },
+	{ "taken_heir", test_taken_heir },
 	{ "fuzz", test_fuzz },
+	{ "owner_fork", test_owner_fork },
+	{ "owner_passed", test_owner_passed },
+	{ "owner_worker", test_owner_worker },
+	{ "owner_exec", test_owner_exec },
+	{ "owner_killed", test_owner_killed },
+	{ "owner_exit", test_owner_exit },
+	{ "owner_threads", test_owner_threads },
+	{ "owner_unload", test_owner_unload },
+	{ "holder_pipe", test_holder_pipe },
+	{ "holder_fuse", test_holder_fuse },
+	{ "holder_vfio", test_holder_vfio },
+	{ "storm", test_storm },
 	{ "engine_ext4", test_engine_ext4 },
 	{ "engine_xfs", test_engine_xfs },
 	{ "engine_batch", test_engine_batch },
@@ -76,6 +101,9 @@ static const struct test tests[] = {
 	{ "engine_gpu_gone", test_engine_gpu_gone },
 	{ "fabric_tcp", test_fabric_tcp },
 	{ "fabric_rdma", test_fabric_rdma },
+	{ "fabric_dma", test_fabric_dma },
+	{ "fabric_dma_refused", test_fabric_dma_refused },
+	{ "fabric_drop_dma", test_fabric_drop_dma },
 	{ "fabric_drop_tcp", test_fabric_drop_tcp },
 	{ "fabric_drop_rdma", test_fabric_drop_rdma },
 	{ "engine_stream", test_engine_stream },
@@ -83,10 +111,19 @@ static const struct test tests[] = {
 	{ "engine_cost", test_engine_cost },
 	{ "example_pin_mmap", test_example_pin_mmap },
 	{ "example_file_to_gpu", test_example_file_to_gpu },
+	{ "prove", test_prove },
+	{ "prove_bounced", test_prove_bounced },
+	{ "prove_wrong_data", test_prove_wrong_data },
+	{ "prove_wrong_memory", test_prove_wrong_memory },
+	{ "prove_log", test_prove_log },
+	{ "prove_stopped", test_prove_stopped },
 	{ "nvme_refused", test_nvme_refused },
 	{ "nvme_kmod_io", test_nvme_kmod_io },
 	{ "nvme_kmod_rules", test_nvme_kmod_rules },
 	{ "nvme_kmod_limits", test_nvme_kmod_limits },
+	{ "nvme_kmod_confined", test_nvme_kmod_confined },
+	{ "nvme_kmod_intx", test_nvme_kmod_intx },
+	{ "nvme_kmod_begin", test_nvme_kmod_begin },
 	{ "nvme_kmod_fuzz", test_nvme_kmod_fuzz },
 	{ "nvme_kmod_kill", test_nvme_kmod_kill },
 	{ "nvme_kmod_freed", test_nvme_kmod_freed },
@@ -98,6 +135,7 @@ static const struct test tests[] = {
 	{ "nvme_serve_io", test_nvme_serve_io },
 	{ "nvme_serve_kill", test_nvme_serve_kill },
 	{ "nvme_serve_rules", test_nvme_serve_rules },
+	{ "nvme_serve_silent", test_nvme_serve_silent },
 	{ "nvme_vfio_driver", test_nvme_vfio_driver },
 	{ "nvme_vfio_io", test_nvme_vfio_io },
 	{ "nvme_vfio_kill", test_nvme_vfio_kill },
@@ -130,6 +168,7 @@ static int idle(void)
 {
 	struct peerlane_counters now;
 	struct simgpu_state gpu;
+	unsigned int kept = nr_kept_for_ever();
 	int dev = dev_open();
 	int i;
 
@@ -137,9 +176,9 @@ static int idle(void)
 		now = dev_counters(dev);
 		gpu = gpu_state(gpu_open());
 		/* This program has the device open itself. */
-		if (now.files == 1 && !now.pins && !now.pinned_bytes && !now.mappings &&
-		    !now.lingering && !now.uses && !gpu.nr_pins && !gpu.nr_persistent &&
-		    !gpu.nr_allocs && nvme_idle())
+		if (now.files == 1 && now.pins == kept && !now.pinned_bytes == !kept &&
+		    !now.mappings && now.lingering == kept && !now.uses && !gpu.nr_pins &&
+		    gpu.nr_persistent == kept && gpu.nr_allocs == kept && nvme_idle())
 			return 0;
 		sleep_ms(50);
 	}

@@ -90,6 +90,24 @@ static void admin(struct mini *m, struct pl_nvme_sqe sqe)
 		fail("admin command %x: status %x", sqe.opcode, status);
 }
 
+void mini_raise(struct mini *m)
+{
+	struct pl_nvme_sqe sqe = { .opcode = PL_NVME_ADMIN_IDENTIFY,
+				   .dptr.prp.prp1 = bus(m->memory, (size_t)AT_DATA * PAGE),
+				   .cdw10 = PL_NVME_CNS_CTRL };
+	double end = seconds() + 60;
+
+	post(m, &m->admin, &sqe);
+	while ((m->admin.cq[m->admin.head].status & PL_NVME_CQE_PHASE) != m->admin.phase)
+		if (seconds() > end)
+			fail("no completion within 60 s");
+}
+
+void mini_lower(struct mini *m)
+{
+	expect(wait_for(m, &m->admin) == 0);
+}
+
 static void init_queue(struct mini *m, struct mini_queue *q, unsigned int id, uint32_t sq,
 		       uint32_t cq)
 {

@@ -37,6 +37,9 @@ struct mini {
 void mini_open(struct mini *m, const struct pl_nvme_transport_ops *ops, const char *address);
 /* Enable it again after a reset, with the same memory. */
 void mini_enable(struct mini *m);
+/* An admin command ends, and the controller is not told that this was seen: its interrupt stays, until it is. */
+void mini_raise(struct mini *m);
+void mini_lower(struct mini *m);
 /* Disable and close. */
 void mini_close(struct mini *m);
 

@@ -304,6 +304,8 @@ int test_nvme_kmod_engine_freed(void)
 		expect(pthread_join(slow, NULL) == 0);
 		printf("freed meanwhile: %zd; stops %lld\n", r.result,
 		       nvme_counter("nr_stops") - stops);
+		while (nvme_counter("nr_stops") == stops)
+			sleep_ms(20);
 		expect(nvme_counter("nr_stops") == stops + 1);
 		expect(r.result == -EFAULT || r.result == (ssize_t)PART_BYTES);
 		expect(peerlane_buffer_release(e.ctx, r.gpu) == 0);

@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <stdarg.h>
+#include <uapi/peerlane_nvme.h>
 
 #include "nvme_lab.h"
 
@@ -57,6 +58,26 @@ void give_back(struct pci pci, const char *serial)
 		fail("the drive cannot be given back");
 	if (!drive_wait(serial, 60000))
 		fail("the kernel does not find the drive again");
+}
+
+void node_of(struct pci pci, char *path, size_t size)
+{
+	char *name;
+
+	expect(tool("bind %s", pci.text) == 0);
+	name = strstr(tool_said, "(/dev/");
+	expect(name);
+	snprintf(path, size, "%.*s", (int)strcspn(name + 1, ")"), name + 1);
+}
+
+int greeted(const char *path)
+{
+	struct peerlane_nvmedev_hello hello = { .version = PEERLANE_NVMEDEV_UAPI_VERSION };
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	expect(fd >= 0);
+	expect(ioctl(fd, PEERLANE_NVMEDEV_IOC_HELLO, &hello) == 0);
+	return fd;
 }
 
 long long nvme_counter(const char *name)

@@ -22,6 +22,10 @@ extern char tool_said[4096];
 struct pci take_drive(const char *serial, const char *driver);
 void give_back(struct pci pci, const char *serial);
 
+/* The path of the device of a drive that was taken with "kmod"; opened, with HELLO said. */
+void node_of(struct pci pci, char *path, size_t size);
+int greeted(const char *path);
+
 /* A counter of the module peerlane_nvme; -1 if it is not loaded. */
 long long nvme_counter(const char *name);
 /* Wait until the module holds nothing; fails the test when that does not happen. */

@@ -327,6 +327,11 @@ struct slow *slow_start(char *to, size_t bytes, size_t piece)
 	return slow;
 }
 
+bool slow_done(struct slow *slow)
+{
+	return io_uring_cq_ready(&slow->ring) >= slow->nr;
+}
+
 int slow_finish(struct slow *slow)
 {
 	struct io_uring_cqe *cqe;
@@ -342,6 +347,48 @@ int slow_finish(struct slow *slow)
 	close(slow->fd);
 	free(slow);
 	return failed;
+}
+
+bool pages_reused(struct memory *memory)
+{
+	size_t nr = gpu_state(memory->gpu).free_bytes / GPU_PAGE, i, j;
+	struct peerlane_pin pin;
+	uint64_t address, *physical = calloc(nr, sizeof(*physical));
+	struct peerlane_info info = { .physical = (uintptr_t)physical, .nr_room = (uint32_t)nr };
+	bool found = false;
+
+	/* All that is left. */
+	address = gpu_alloc(memory->gpu, nr * GPU_PAGE);
+	expect(dev_pin(memory->dev, address, nr * GPU_PAGE, PEERLANE_PIN_PERSISTENT, &pin) == 0);
+	info.handle = pin.handle;
+	expect(ioctl(memory->dev, PEERLANE_IOC_INFO, &info) == 0);
+	for (i = 0; i < nr; i++)
+		for (j = 0; j < memory->pin.map_bytes / GPU_PAGE; j++)
+			found |= physical[i] == memory->physical[j];
+	expect(dev_unpin(memory->dev, pin.handle) == 0);
+	gpu_free(memory->gpu, address);
+	free(physical);
+	return found;
+}
+
+void wait_sigbus(const volatile char *at)
+{
+	int i;
+
+	for (i = 0; i < 500 && !raises_sigbus(at); i++)
+		sleep_ms(20);
+	expect(raises_sigbus(at));
+}
+
+void wait_given_back(struct memory *memory)
+{
+	int i;
+
+	for (i = 0; i < 500 && dev_counters(memory->dev).pins; i++)
+		sleep_ms(20);
+	expect(dev_counters(memory->dev).pins == 0 && dev_counters(memory->dev).lingering == 0);
+	expect(gpu_state(memory->gpu).nr_persistent == 0 && gpu_state(memory->gpu).nr_pins == 0);
+	expect(gpu_state(memory->gpu).nr_allocs == 0);
 }
 
 void in_child(void (*child)(void *), void *data, unsigned int kill_ms)

@@ -5,6 +5,29 @@
 #define VICTIM 65533
 #define VICTIM_BYTES (512 * KIB)
 
+static void unpin(void *data)
+{
+	const struct peerlane_pin *pin = data;
+
+	expect(dev_unpin((int)pin->flags, pin->handle) == 0);
+}
+
+/* Pins other memory, and unpins it here or in a child. No matter if the driver fails, or frees it. */
+static void pin_more(int gpu, int dev, bool elsewhere)
+{
+	__u64 address = gpu_alloc(gpu, GPU_PAGE);
+	struct peerlane_pin pin;
+
+	if (dev_pin(dev, address, GPU_PAGE, 0, &pin) == 0) {
+		pin.flags = (uint32_t)dev;
+		if (elsewhere)
+			in_child(unpin, &pin, 0);
+		else
+			unpin(&pin);
+	}
+	ioctl(gpu, SIMGPU_IOC_FREE, &address);
+}
+
 /* Pins and maps memory, tells its handle, and looks at the memory until told to stop. */
 static void be_victim(int stop, int tell)
 {
@@ -34,6 +57,8 @@ static void be_victim(int stop, int tell)
 		info.handle = pin.handle;
 		expect(ioctl(dev, PEERLANE_IOC_INFO, &info) == 0);
 		expect(info.state == 0 && info.nr_mappings == 1);
+		if (nr % 8 == 0)
+			pin_more(gpu, dev, nr % 16 == 0);
 		nr++;
 	} while (read(stop, seen, 1) < 0 && !usleep(20000));
 	printf("the other user looked %lu times\n", nr);
