@@ -211,7 +211,7 @@ static void report(const struct side *side)
 	       bools[opt.direct], bools[!opt.unregistered]);
 	pl_shape_print(&shape, &f);
 	for (unsigned int i = 0; i < shape.repeat; i++)
-		printf("%s%.4f", i ? "," : ",\"gbps_each\":[", side->run.repeats[i].gbps);
+		printf("%s%.6f", i ? "," : ",\"gbps_each\":[", side->run.repeats[i].gbps);
 	printf("],\"verified\":%s}\n", bools[opt.verify]);
 }
 

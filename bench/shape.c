@@ -301,7 +301,7 @@ void pl_shape_summarise(const struct pl_shape *s, struct pl_shape_figures *f,
 
 void pl_shape_print(const struct pl_shape *s, const struct pl_shape_figures *f)
 {
-	printf("\"gbps\":%.3f,\"gbps_best\":%.3f,\"ops_per_s\":%.1f,\"lat_us_p50\":%.2f,"
+	printf("\"gbps\":%.6f,\"gbps_best\":%.6f,\"ops_per_s\":%.1f,\"lat_us_p50\":%.2f,"
 	       "\"lat_us_p99\":%.2f,\"cpu_s_per_gb\":%.4f,\"bytes\":%llu,\"repeat\":%u",
 	       f->gbps, f->gbps_best, f->ops_per_s, f->lat_us_p50, f->lat_us_p99, f->cpu_s_per_gb,
 	       (unsigned long long)f->bytes, s->repeat);
